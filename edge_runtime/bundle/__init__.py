@@ -1,0 +1,1 @@
+"""Floor 3, bytes that can be trusted; it never runs a model."""

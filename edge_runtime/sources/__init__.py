@@ -1,0 +1,1 @@
+"""Floor 4, where bytes come from; no byte is interpreted here."""

@@ -1,0 +1,40 @@
+"""What one frame says once decoded, or why it says nothing; a reading still carries the sender's numbers and units."""
+
+from typing import NamedTuple
+
+
+class Reading(NamedTuple):
+    """One sample as it was sent, not yet judged.
+
+    ``values`` are in the order of the binding's channels and in the sender's units; ``None`` is missing, NaN is NaN.
+    ``units`` holds, per channel, the unit text the payload itself declared, or is ``None`` where no payload does.
+    ``time_ns`` is the payload's own time in Unix nanoseconds, or ``None`` where it has none (arrival time then counts).
+    ``carry`` holds the fields that pass through to the answer untouched, as (name, text or number) pairs.
+    """
+
+    values: tuple[float | None, ...]
+    time_ns: int | None = None
+    stream: str = ""
+    units: tuple[str | None, ...] | None = None
+    carry: tuple[tuple[str, str | float | int | bool | None], ...] = ()
+
+
+class Rejection(NamedTuple):
+    """Why a sample or a window was refused: ``reason`` is the ledger's word, the rest is for a person.
+
+    Reasons of decoding: bad_encoding, too_long, wrong_columns, bad_json, no_match, missing_field, not_a_number,
+    bad_time, bad_status. Reasons of the contract: missing, not_finite, undeclared_unit, unknown_unit,
+    wrong_dimension, beyond_physical, time_back, time_missing. Reason of a window: gap.
+    """
+
+    reason: str
+    subject: str
+    found: str
+    expected: str
+    todo: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.subject}: found {self.found}; expected {self.expected}"
+        if self.todo:
+            line += f"; {self.todo}"
+        return " ".join(line.split())
