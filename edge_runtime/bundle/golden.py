@@ -1,0 +1,94 @@
+"""The stored cases of one variant and their container; it compares nothing and runs nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_runtime.bundle.arrays import read_arrays, write_arrays
+from edge_runtime.errors import BundleError
+
+MAX_GOLDEN_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Goldens:
+    """N cases in three stages: raw values with their own units -> tensor -> model output -> answer.
+
+    ``raw`` is float64 ``(cases, time, channels)``, in ``units[case][channel]``; ``channels`` names the last axis, so
+    that a case is bound by name and never by position. ``tensors``, ``outputs`` and ``references`` are by tensor name,
+    ``(cases, ...)``; ``references`` holds the source framework's own outputs, NaN where it was not asked.
+    ``answers`` is float64 ``(cases,)`` by output name, ``flags`` bool ``(cases,)`` by ``output.flag``.
+    """
+
+    channels: tuple[str, ...]
+    raw: NDArray[np.float64]
+    units: tuple[tuple[str, ...], ...]
+    tensors: Mapping[str, NDArray[Any]]
+    outputs: Mapping[str, NDArray[Any]]
+    references: Mapping[str, NDArray[Any]]
+    answers: Mapping[str, NDArray[np.float64]]
+    flags: Mapping[str, NDArray[np.bool_]]
+
+    def __len__(self) -> int:
+        """The number of cases."""
+        return len(self.raw)
+
+
+def encode(goldens: Goldens) -> bytes:
+    """The bytes of ``golden.npz``; equal goldens give equal bytes."""
+    arrays: dict[str, NDArray[Any]] = {
+        "channels": np.array(goldens.channels),
+        "raw": goldens.raw,
+        "units": np.array(goldens.units),
+    }
+    for group in ("tensors", "outputs", "references", "answers", "flags"):
+        arrays |= {f"{group}/{name}": values for name, values in getattr(goldens, group).items()}
+    return write_arrays(arrays)
+
+
+def decode(data: bytes, *, subject: str) -> Goldens:
+    """Read ``golden.npz``'s bytes.
+
+    Raises:
+        BundleError: the container is not as docs/bundle_format.md says, or its parts do not fit together.
+
+    """
+    arrays = read_arrays(data, subject=subject, max_bytes=MAX_GOLDEN_BYTES)
+    try:
+        raw, channels, units = arrays.pop("raw"), arrays.pop("channels"), arrays.pop("units")
+    except KeyError as error:
+        raise _unfit(subject, f"no array {error}", "raw, channels and units") from error
+    groups: dict[str, dict[str, NDArray[Any]]] = {
+        group: {} for group in ("tensors", "outputs", "references", "answers", "flags")
+    }
+    for key, values in arrays.items():
+        group, _, name = key.partition("/")
+        if group not in groups or not name:
+            raise _unfit(subject, f"an array {key[:60]!r}", "only the arrays of docs/bundle_format.md")
+        if values.ndim < 1 or len(values) != len(raw):
+            raise _unfit(subject, f"{key[:60]!r} of shape {values.shape}", f"{len(raw)} cases first")
+        groups[group][name] = values
+    good = (
+        raw.ndim == 3  # noqa: PLR2004 - cases, time, channels
+        and raw.dtype == np.float64
+        and channels.dtype.kind == units.dtype.kind == "U"
+        and channels.shape == raw.shape[2:]
+        and units.shape == (len(raw), len(channels))
+        and all(values.dtype == np.float64 and values.ndim == 1 for values in groups["answers"].values())
+        and all(values.dtype == np.bool_ and values.ndim == 1 for values in groups["flags"].values())
+    )
+    if not good:
+        raise _unfit(subject, f"raw {raw.dtype} {raw.shape}, channels {channels.shape}, units {units.shape}", "fitting")
+    return Goldens(
+        channels=tuple(str(name) for name in channels),
+        raw=raw,
+        units=tuple(tuple(str(unit) for unit in row) for row in units),
+        **groups,
+    )
+
+
+def _unfit(subject: str, found: str, expected: str) -> BundleError:
+    return BundleError(subject=subject, found=found, expected=expected, todo="have the author build the bundle again")

@@ -1,0 +1,56 @@
+"""What leaves the line: answers and their flags, and how one is written as JSON; values are final here."""
+
+from typing import NamedTuple
+
+# Bits a sample or a window carries; the names are what an answer prints, in this order.
+CONVERTED = 1
+EXTRAPOLATING = 2
+BEYOND_TOLERATED = 4
+CLIPPED = 8
+STUCK = 16
+RATE_OFF = 32
+RESTARTED = 64
+ASSUMED_UNIT = 128
+FLAG_NAMES = {
+    CONVERTED: "converted",
+    EXTRAPOLATING: "extrapolating",
+    BEYOND_TOLERATED: "beyond_tolerated",
+    CLIPPED: "clipped",
+    STUCK: "stuck",
+    RATE_OFF: "rate_off",
+    RESTARTED: "restarted",
+    ASSUMED_UNIT: "assumed_unit",
+}
+
+
+def flag_names(bits: int) -> list[str]:
+    """The names of the set bits, in the order of ``FLAG_NAMES``."""
+    return [name for bit, name in FLAG_NAMES.items() if bits & bit]
+
+
+class OutputValue(NamedTuple):
+    """One output of one answer: its value in ``unit`` (UCUM) and its named flags."""
+
+    name: str
+    value: float
+    unit: str
+    flags: tuple[tuple[str, bool], ...] = ()
+
+
+class Answer(NamedTuple):
+    """One published answer.
+
+    ``time_ns`` is the event time of the newest sample in it (Unix ns), ``id`` the same for the same input and bundle,
+    ``seq`` the running number within the stream, ``flags`` bits of ``FLAG_NAMES``, ``stuck`` the channels meant by it,
+    ``age_ns`` the time between that sample's arrival and the answer (None in event time: replay, demo, score).
+    """
+
+    stream: str
+    seq: int
+    time_ns: int
+    id: str
+    outputs: tuple[OutputValue, ...]
+    flags: int = 0
+    stuck: tuple[str, ...] = ()
+    age_ns: int | None = None
+    carry: tuple[tuple[str, str | float | int | bool | None], ...] = ()
