@@ -1,0 +1,60 @@
+"""The two ledgers of a line: they count by reason, and say at any moment whether they add up."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+
+
+class Ledger:
+    """Samples: received = accepted + rejected + duplicate + dropped + pending.
+
+    Answers: due = published + refused + dropped + pending. Rejected, refused and dropped are counted by reason;
+    pending is counted by whoever holds the pending ones, never derived from the others: that is what makes the
+    sums a check.
+    """
+
+    __slots__ = ("accepted", "answers_dropped", "due", "duplicate", "published", "received", "refused", "rejected",
+                 "samples_dropped")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.received = self.accepted = self.duplicate = 0
+        self.due = self.published = 0
+        self.rejected: Counter[str] = Counter()
+        self.samples_dropped: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.answers_dropped: Counter[str] = Counter()
+
+    def adds_up(self, *, pending_samples: int, pending_answers: int) -> bool:
+        """Whether both sums hold with what is pending right now."""
+        samples = self.accepted + self.rejected.total() + self.duplicate + self.samples_dropped.total()
+        answers = self.published + self.refused.total() + self.answers_dropped.total()
+        return self.received == samples + pending_samples and self.due == answers + pending_answers
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every term, as JSON can hold it."""
+        return {
+            "samples": {
+                "received": self.received,
+                "accepted": self.accepted,
+                "duplicate": self.duplicate,
+                "rejected": dict(sorted(self.rejected.items())),
+                "dropped": dict(sorted(self.samples_dropped.items())),
+            },
+            "answers": {
+                "due": self.due,
+                "published": self.published,
+                "refused": dict(sorted(self.refused.items())),
+                "dropped": dict(sorted(self.answers_dropped.items())),
+            },
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``as_dict`` gave."""
+        samples, answers = saved["samples"], saved["answers"]
+        self.received, self.accepted, self.duplicate = samples["received"], samples["accepted"], samples["duplicate"]
+        self.rejected = Counter(samples["rejected"])
+        self.samples_dropped = Counter(samples["dropped"])
+        self.due, self.published = answers["due"], answers["published"]
+        self.refused = Counter(answers["refused"])
+        self.answers_dropped = Counter(answers["dropped"])
