@@ -1,0 +1,150 @@
+"""Words to calls and errors to exit codes; it does no work of its own and imports only the called handler."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from edge_runtime import __version__
+from edge_runtime.commands import COMMANDS, GROUPS, Command, Flag
+from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
+
+_PROGRAM = "edge-runtime"
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+_PIPE_CLOSED = 141  # 128 + SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code, as docs/exit_codes.md lists them; every exception becomes one.
+
+    ``argv`` is the command line without the program's name, by default this process's own.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _call(words)
+        sys.stdout.flush()
+    except EdgeRuntimeError as failure:
+        return _tell(failure)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has left, as `| head` does; the exit-time flush must not complain about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    except Exception as fault:  # noqa: BLE001 -- the outermost loop: whatever comes this far is a fault of ours
+        return _tell(_internal(fault, words))
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the whole tree from the table of commands."""
+    top = _Parser(
+        prog=_PROGRAM,
+        description="Serve an exported ONNX model next to a sensor, once it has passed its own goldens.",
+        epilog=f"example: {COMMANDS[0].example}",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"{_PROGRAM} {__version__}")
+    trees = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
+    for command in COMMANDS:
+        group, _, name = command.name.rpartition(" ")
+        if group not in trees:
+            branch = trees[""].add_parser(group, help=GROUPS[group], description=GROUPS[group], allow_abbrev=False)
+            trees[group] = branch.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        leaf = trees[group].add_parser(
+            name,
+            help=command.help,
+            description=command.help[0].upper() + command.help[1:] + ".",
+            epilog=f"example: {command.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,  # an example is copied whole
+            allow_abbrev=False,
+        )
+        leaf.set_defaults(command=command)
+        _add_flags(leaf, command.flags)
+    return top
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse's own extension point for errors: it would print a usage block and leave, we owe one line."""
+
+    def error(self, message: str) -> NoReturn:
+        missing = message.partition("the following arguments are required: ")[2]
+        raise UsageError(
+            subject=f"command line of `{self.prog}`",
+            found=f"no {missing}" if missing else message.removeprefix("argument "),
+            expected=missing or "the words its help lists",
+            todo=f"see `{self.prog} --help`",
+        )
+
+
+def _add_flags(leaf: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
+    groups = {name: leaf.add_mutually_exclusive_group() for name in {flag.one_of for flag in flags if flag.one_of}}
+    for flag in flags:
+        target = groups.get(flag.one_of, leaf)
+        if not flag.name.startswith("-"):
+            target.add_argument(flag.name.lower(), metavar=flag.name, help=flag.help)
+        elif flag.metavar:
+            target.add_argument(flag.name, metavar=flag.metavar, help=flag.help, default=flag.default, type=flag.parse)
+        else:
+            target.add_argument(flag.name, help=flag.help, action="store_true")
+
+
+def _call(words: list[str]) -> int:
+    _refuse_unknown_command(words)
+    try:
+        arguments, extra = parser().parse_known_args(words)
+    except SystemExit as leaving:  # argparse has printed --help or --version
+        return int(leaving.code or 0)
+    command: Command = arguments.command
+    if extra:
+        raise _unknown(extra[0], (flag.name for flag in command.flags), f"{_PROGRAM} {command.name}")
+    arguments.command = command.name
+    code: int = import_module(command.handler).main(arguments)
+    return code
+
+
+def _refuse_unknown_command(words: list[str]) -> None:
+    """Name the nearest command, which argparse does not."""
+    known = {command.name for command in COMMANDS}
+    first = words[0] if words else ""
+    if first and not first.startswith("-"):
+        names = {name.partition(" ")[0] for name in known}
+        if first not in names:
+            raise _unknown(first, names, _PROGRAM)
+        second = words[1] if len(words) > 1 else ""
+        if first in GROUPS and second and not second.startswith("-") and f"{first} {second}" not in known:
+            inside = {name.partition(" ")[2] for name in known if name.startswith(f"{first} ")}
+            raise _unknown(second, inside, f"{_PROGRAM} {first}")
+
+
+def _unknown(word: str, names: Iterable[str], program: str) -> UsageError:
+    from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
+    listed = sorted(names) or ["nothing more"]
+    nearest = get_close_matches(word.partition("=")[0], listed, n=1, cutoff=0.5)
+    return UsageError(
+        subject=f"command line of `{program}`",
+        found=f"unknown word {word!r}",
+        expected=f"{nearest[0]!r} perhaps" if nearest else ", ".join(listed),
+        todo=f"see `{program} --help`",
+    )
+
+
+def _internal(fault: Exception, words: list[str]) -> InternalError:
+    return InternalError(
+        subject=f"internal error in `{' '.join([_PROGRAM, *words])}`",
+        found=f"{type(fault).__name__}: {fault}",
+        expected="no exception to come this far",
+        todo="repeat it with EDGE_RUNTIME_DEBUG=1 and report what it prints, with `edge-runtime doctor --json`",
+    )
+
+
+def _tell(failure: EdgeRuntimeError) -> int:
+    if os.environ.get("EDGE_RUNTIME_DEBUG") == "1":
+        from traceback import print_exc  # noqa: PLC0415 -- only asked for by who hunts a fault
+
+        print_exc()
+    print(f"{_PROGRAM}: {failure}", file=sys.stderr)  # noqa: T201 -- the one line every failure gets
+    return failure.exit_code

@@ -1,0 +1,164 @@
+"""The table of commands as data, each with its flags, help and example; it parses nothing and imports no handler."""
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from math import inf
+from typing import Final, NamedTuple
+
+
+class Flag(NamedTuple):
+    """One word of a command: ``FILE`` (positional), ``--out`` with a metavar (takes a value) or without (a switch).
+
+    Flags of one command that share ``one_of`` exclude each other.
+    """
+
+    name: str
+    help: str
+    metavar: str = ""
+    default: str | None = None
+    parse: Callable[[str], object] = str
+    one_of: str = ""
+
+
+class Command(NamedTuple):
+    """One command; ``name`` has two words where it belongs to a group, as ``config show``.
+
+    ``handler`` is a module whose ``main`` takes the parsed arguments, the command's name among them as ``command``,
+    and returns the exit code.
+    """
+
+    name: str
+    help: str
+    example: str
+    handler: str
+    flags: tuple[Flag, ...] = ()
+
+
+def _positive(text: str) -> float:
+    """Parse a finite number above zero; raise ArgumentTypeError on anything else."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < inf:
+        raise ArgumentTypeError(f"{text!r} is not a number above zero")
+    return number
+
+
+_SERVED: Final = Flag("--config", "device file of the lines (default: %(default)s)", "FILE", "device.toml")
+_CONFIG: Final = Flag("--config", "device file with the lines", "FILE")
+_LINE: Final = Flag("--line", "name of the line, where the device file has several", "NAME")
+_JSON: Final = Flag("--json", "print JSON instead of text")
+
+COMMANDS: Final = (
+    Command(
+        "demo",
+        "play a recorded station in US units through a simulated serial port and print its frost warnings",
+        "edge-runtime demo",
+        "edge_runtime.run.demo",
+    ),
+    Command(
+        "run",
+        "boot, prove the bundle against its goldens, then serve the lines of a device file",
+        "edge-runtime run --config /etc/edge-runtime/device.toml --exit-on-refusal",
+        "edge_runtime.run.serve",
+        (_SERVED, Flag("--exit-on-refusal", "leave with an exit code when a bundle is refused, instead of staying up")),
+    ),
+    Command(
+        "selftest",
+        "boot, report every check and stop without serving",
+        "edge-runtime selftest --bundle bundles/frost --json report.json",
+        "edge_runtime.run.selftest",
+        (
+            Flag("--bundle", "bundle to test: a folder or a .tar of it", "PATH"),
+            _CONFIG,
+            Flag("--profile", "device profile, by name or file", "PROFILE"),
+            Flag(
+                "--tier",
+                "checks to run: required, wanted or both (default: %(default)s)",
+                "TIERS",
+                "required,wanted",
+            ),
+            Flag("--json", "write the report as JSON ('-' for standard output)", "FILE"),
+            Flag("--junit", "write the report as JUnit XML", "FILE"),
+            Flag("--textfile", "write the report for node_exporter's textfile collector", "FILE"),
+            Flag("--inject", "corrupt the input of one check, which must then fail", "CHECK"),
+            Flag("--retry-code", "exit code of a failed self-test (default: %(default)s)", "CODE", "1", int),
+        ),
+    ),
+    Command(
+        "inspect",
+        "print a bundle's contract as a person reads it",
+        "edge-runtime inspect bundles/frost",
+        "edge_runtime.run.inspect",
+        (Flag("BUNDLE", "a bundle: a folder or a .tar of it"), _JSON),
+    ),
+    Command(
+        "verify",
+        "check a bundle's files against their hashes and its manifest",
+        "edge-runtime verify bundles/frost",
+        "edge_runtime.run.inspect",
+        (Flag("BUNDLE", "a bundle: a folder or a .tar of it"), _JSON),
+    ),
+    Command(
+        "doctor",
+        "look over this machine: processor, memory, provider, serial ports, disk, clock",
+        "edge-runtime doctor --config device.toml",
+        "edge_runtime.run.doctor",
+        (_CONFIG, _JSON),
+    ),
+    Command(
+        "build",
+        "make a bundle from contract.toml, an exported ONNX model and data",
+        "edge-runtime build examples/frost/contract.toml --out bundles/frost",
+        "edge_runtime.author.build_command",
+        (
+            Flag("CONTRACT", "the author's contract.toml"),
+            Flag("--out", "folder of the new bundle", "DIR"),
+            Flag("--record", "build.json of an earlier build, to get the same bytes again", "FILE"),
+            _JSON,
+        ),
+    ),
+    Command(
+        "replay",
+        "play a recording through a line in its own event time",
+        "edge-runtime replay examples/frost/station_us_units.csv --config device.toml --line frost",
+        "edge_runtime.run.replay",
+        (
+            Flag("FILE", "the recording, as `record` wrote it, or the raw text of a stream"),
+            _CONFIG._replace(one_of="line"),
+            Flag("--bundle", "bundle to feed without a device file: a folder or a .tar of it", "PATH", one_of="line"),
+            _LINE,
+            Flag("--speed", "times the recorded pace (default: as fast as it goes)", "FACTOR", None, _positive),
+            Flag("--out", "write the answers to a file (default: standard output)", "FILE"),
+        ),
+    ),
+    Command(
+        "record",
+        "write a line's raw bytes with their arrival times, for `replay`",
+        "edge-runtime record --config device.toml --line frost --out frost.rec --seconds 60",
+        "edge_runtime.run.record",
+        (
+            _SERVED,
+            _LINE,
+            Flag("--out", "write the recording to a file (default: standard output)", "FILE"),
+            Flag("--seconds", "stop after so many seconds (default: at SIGINT or SIGTERM)", "N", None, _positive),
+        ),
+    ),
+    Command(
+        "status",
+        "print what a running device says of itself: state, ledgers, last answers",
+        "edge-runtime status --config device.toml --json",
+        "edge_runtime.run.status",
+        (_SERVED, _JSON),
+    ),
+    Command(
+        "config show",
+        "print the resolved configuration, defaults included",
+        "edge-runtime config show --config device.toml",
+        "edge_runtime.run.config",
+        (_SERVED,),
+    ),
+)
+
+GROUPS: Final = {"config": "the device file"}
