@@ -1,1 +1,27 @@
 """Floor 4, where bytes come from; no byte is interpreted here."""
+
+from collections.abc import Callable
+
+from edge_runtime.sources.port import Source
+from edge_runtime.sources.replay_file import ReplayFile
+from edge_runtime.sources.serial_line import SerialLine
+from edge_runtime.sources.standard_input import StandardInputSource
+from edge_runtime.spec.source import ReplaySource, SerialSource, StandardInput
+
+__all__ = ["make_source"]
+
+
+def make_source(
+    spec: SerialSource | StandardInput | ReplaySource,
+    *,
+    wall_ns: Callable[[], int],
+    mono_ns: Callable[[], int],
+) -> Source:
+    """Make the source that ``spec`` describes, not yet started; the clocks count nanoseconds."""
+    match spec:
+        case SerialSource():
+            return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns)
+        case StandardInput():
+            return StandardInputSource(wall_ns=wall_ns, mono_ns=mono_ns)
+        case ReplaySource():
+            return ReplayFile(spec.path, spec.speed, wall_ns=wall_ns, mono_ns=mono_ns)

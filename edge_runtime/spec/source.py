@@ -1,0 +1,115 @@
+"""Where a line's bytes come from, as written in device.toml; it opens nothing."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MIN_QUEUE_BYTES = 65_536
+"""One read at most; a smaller queue could not hold what a single read brings."""
+
+Signal = Literal["keep", "low", "high"]
+
+
+class SerialMatch(BaseModel):
+    """Which USB serial adapter is meant, whatever name the system gives it today; at least one key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    vid: int | None = Field(None, ge=0, le=0xFFFF, description="USB vendor id, for instance 0x0403.")
+    pid: int | None = Field(None, ge=0, le=0xFFFF, description="USB product id, for instance 0x6001.")
+    serial_number: str | None = Field(
+        None,
+        min_length=1,
+        description="The adapter's own serial number. Cheap adapters all say 0001: then use port and a by-path name.",
+    )
+    interface: str | None = Field(
+        None,
+        min_length=1,
+        description="USB interface name, for adapters with several ports.",
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if all(value is None for value in (self.vid, self.pid, self.serial_number, self.interface)):
+            msg = "match is empty and would take any port; give at least one of vid, pid, serial_number, interface"
+            raise ValueError(msg)
+        return self
+
+
+class SerialSource(BaseModel):
+    """A serial port, found by name or by the identity of its adapter, resolved anew at every open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["serial"] = "serial"
+    port: str | None = Field(
+        None,
+        min_length=1,
+        description="A path (better /dev/serial/by-id/... than /dev/ttyUSB0, which swaps), a COM name, "
+        "or a URL such as socket://host:port.",
+    )
+    match: SerialMatch | None = Field(None, description="The adapter's identity instead of a port name.")
+    baud: int = Field(9600, gt=0, description="Bits per second. Never guessed.")
+    bytesize: Literal[5, 6, 7, 8] = Field(8, description="Data bits.")
+    parity: Literal["none", "even", "odd"] = Field("none", description="Parity bit.")
+    stopbits: Literal[1, 2] = Field(1, description="Stop bits.")
+    flow: Literal["none", "rtscts", "xonxoff"] = Field(
+        "none", description="Flow control. xonxoff swallows the bytes 0x11 and 0x13: for text only."
+    )
+    dtr: Signal = Field(
+        "keep",
+        description="Data terminal ready on open; keep leaves it as the system sets it (Linux raises it, "
+        "which restarts many development boards: see settle_ms).",
+    )
+    rts: Signal = Field("keep", description="Request to send on open; keep leaves it as the system sets it.")
+    settle_ms: int = Field(
+        0,
+        ge=0,
+        le=60_000,
+        description="What arrives this long after an open is thrown away: boot messages of a restarted board.",
+    )
+    reopen_max_s: float = Field(
+        5.0,
+        gt=0,
+        le=600,
+        allow_inf_nan=False,
+        description="Longest wait between two attempts to open a port that is not there.",
+    )
+    queue_bytes: int = Field(
+        1 << 20,
+        ge=MIN_QUEUE_BYTES,
+        description="What may wait while a long inference runs, memory of the queue itself included; the oldest is "
+        "dropped, and counted, beyond it. 1 MiB is about 15 s of a full 115200 baud line.",
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_find_it(self) -> Self:
+        if (self.port is None) == (self.match is None):
+            msg = f"give exactly one of port and match; found {'neither' if self.port is None else 'both'}"
+            raise ValueError(msg)
+        return self
+
+
+class StandardInput(BaseModel):
+    """What another program pipes in; a full queue makes that program wait, so nothing is lost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["stdin"] = "stdin"
+
+
+class ReplaySource(BaseModel):
+    """A file played back: one made by `record`, or plain bytes; event time rules, not the clock."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["replay"] = "replay"
+    path: Path = Field(description="The file.")
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["max"] = Field(
+        "max",
+        description="Times the recorded pace, or max for as fast as it is taken. A plain file has no pace of its own.",
+    )
+
+
+Source = Annotated[SerialSource | StandardInput | ReplaySource, Field(discriminator="kind")]

@@ -1,0 +1,286 @@
+import os
+import threading
+
+import pytest
+
+from edge_runtime.errors import InternalError
+from edge_runtime.links.serial_port import LinkAbsent, LinkLost
+from edge_runtime.sources.serial_line import SerialLine
+from edge_runtime.spec.source import MIN_QUEUE_BYTES, SerialSource
+from tests.rig.clock import HandClock
+from tests.rig.pty_device import PtyDevice
+from tests.rig.tcp_device import TcpDevice
+from tests.rig.wait import until
+
+LINES = b"".join(b"%d,21.5,1013\n" % at for at in range(300))
+
+
+class Rig:
+    """A started serial line, what it has given, and the event it wakes."""
+
+    def __init__(self, spec, **options):
+        self.clock = HandClock()
+        self.wake = threading.Event()
+        self.line = SerialLine(
+            spec, wall_ns=self.clock.wall_ns, mono_ns=self.clock.mono_ns, jitter=lambda: 0.1, **options
+        )
+        self.chunks = []
+        self.line.start(self.wake)
+
+    def until_open(self, times=0):
+        until(lambda: "open since" in self.line.status() and self.line.reopened == times, self.wake, "an open port")
+
+    def until_said(self, words):
+        until(lambda: words in self.line.status(), self.wake, f"{words!r} (says {self.line.status()!r})")
+
+    def until_bytes(self, size):
+        def drained():
+            self.chunks += self.line.take()
+            return sum(len(chunk.data) for chunk in self.chunks) >= size
+
+        until(drained, self.wake, f"{size} bytes")
+
+    @property
+    def data(self):
+        return b"".join(chunk.data for chunk in self.chunks)
+
+
+@pytest.fixture
+def device(tmp_path):
+    with PtyDevice(tmp_path / "sensor") as device:
+        yield device
+
+
+@pytest.fixture
+def start():
+    rigs = []
+
+    def begin(spec, **options):
+        rigs.append(Rig(spec, **options))
+        return rigs[-1]
+
+    yield begin
+    for rig in rigs:
+        rig.line.stop()
+
+
+def spec_of(device, **keys):
+    return SerialSource(port=str(device.link), reopen_max_s=0.05, **keys)
+
+
+def test_bytes_come_through_any_split_with_positions(device, start):
+    rig = start(spec_of(device))
+    rig.until_open()
+    device.play(LINES, range(1, 60))
+    rig.until_bytes(len(LINES))
+    assert rig.data == LINES
+    assert rig.chunks[-1].position == len(LINES)
+    assert rig.chunks[0].fresh
+    assert not any(chunk.fresh or chunk.lost_before for chunk in rig.chunks[1:])
+    assert {chunk.time_ns for chunk in rig.chunks} == {rig.clock.wall_ns()}
+    assert not rig.line.resumable
+    assert rig.line.live
+    assert rig.line.due_ns() is None
+
+
+def test_unplug_and_replug_lose_no_line_after_the_reopen(device, start):
+    rig = start(spec_of(device))
+    rig.until_open()
+    total = b""
+    for times in range(3):
+        part = b"%d:" % times + LINES
+        device.write(part)
+        total += part
+        rig.until_bytes(len(total))
+        device.unplug()
+        rig.until_said("no such device")
+        device.replug()
+        rig.until_open(times + 1)
+    assert rig.data == total
+    begun = [chunk for chunk in rig.chunks if chunk.fresh]
+    assert [chunk.data[:1] for chunk in begun] == [b"0", b"1", b"2"]
+    assert rig.line.reopened == 3
+
+
+def test_the_name_may_move_to_another_device(device, start):
+    """What was ttyUSB0 is now another pts behind the same name: it is resolved again, not held open."""
+    first = os.path.realpath(device.link)
+    keeper = os.openpty()
+    rig = start(spec_of(device))
+    rig.until_open()
+    device.unplug()
+    rig.until_said("no such device")
+    other = os.openpty()
+    device.replug()
+    rig.until_open(1)
+    assert os.path.realpath(device.link) != first
+    device.write(b"here\n")
+    rig.until_bytes(5)
+    assert rig.data == b"here\n"
+    for fd in (*keeper, *other):
+        os.close(fd)
+
+
+def test_a_port_that_is_absent_may_come(tmp_path, start):
+    spec = SerialSource(port=str(tmp_path / "late"), reopen_max_s=0.05)
+    rig = start(spec)
+    rig.until_said("waiting: ")
+    assert rig.line.status().endswith("late: no such device; plug it in or correct the name")
+    assert not rig.line.ended
+    with PtyDevice(tmp_path / "late") as device:
+        rig.until_open()
+        assert rig.line.reopened == 0
+        device.write(b"1\n")
+        rig.until_bytes(2)
+    assert rig.data == b"1\n"
+
+
+def test_a_flood_drops_the_oldest_and_counts_every_byte(device, start):
+    rig = start(spec_of(device, queue_bytes=MIN_QUEUE_BYTES))
+    rig.until_open()
+    sent = 0
+    for _ in range(300):
+        device.write(b"x" * 1024)
+        sent += 1024
+        rig.clock.advance(0.01)
+    device.write(b"the end\n")
+    sent += 8
+
+    def drained():
+        rig.chunks += rig.line.take()
+        return rig.data.endswith(b"the end\n")
+
+    until(drained, rig.wake, "the end")
+    lost = sum(chunk.lost_before for chunk in rig.chunks)
+    assert lost > 0
+    assert lost + len(rig.data) == sent == rig.chunks[-1].position
+    at = 0
+    for chunk in rig.chunks:
+        at += chunk.lost_before + len(chunk.data)
+        assert chunk.position == at
+
+
+def test_what_arrives_while_it_settles_is_thrown_away(device, start):
+    reads = []
+    rig = start(spec_of(device, settle_ms=500), open_link=lambda spec: Watched(spec, reads))
+    rig.until_open()
+    device.write(b"boot v1\nrea")
+    until(lambda: b"".join(reads) == b"boot v1\nrea", rig.wake, "the banner")
+    rig.clock.advance(0.5)
+    device.write(b"dy\n1\n")
+    rig.until_bytes(5)
+    assert rig.data == b"dy\n1\n"
+    assert rig.chunks[0].fresh
+
+
+def Watched(spec, reads):  # noqa: N802 (stands where a class would)
+    from edge_runtime.links.serial_port import open_port  # noqa: PLC0415
+
+    port = open_port(spec)
+    read = port.read
+
+    def watched():
+        data = read()
+        reads.append(data)
+        return data
+
+    port.read = watched
+    return port
+
+
+def test_stop_cancels_then_closes_in_the_reader(device, start):
+    closed_in = []
+
+    def open_link(spec):
+        port = Watched(spec, [])
+        close = port.close
+        port.close = lambda: (closed_in.append(threading.current_thread().name), close())
+        return port
+
+    rig = start(spec_of(device), open_link=open_link)
+    rig.until_open()
+    device.write(b"x")
+    until(lambda: rig.line.waiting, rig.wake, "bytes")
+    rig.line.stop()
+    rig.line.stop()
+    assert closed_in == [f"serial {device.link}"]
+    assert rig.line.status() == "stopped"
+    assert not rig.line.ended
+    assert rig.line.take()[0].data == b"x"
+    assert rig.line.ended
+
+
+def test_a_tcp_serial_server_that_hangs_up(start):
+    with TcpDevice() as device:
+        rig = start(SerialSource(port=device.url, reopen_max_s=0.05))
+        device.accept()
+        rig.until_open()
+        device.write(b"one\n")
+        rig.until_bytes(4)
+        device.hang_up()
+        device.accept()
+        rig.until_open(1)
+        device.write(b"two\n")
+        rig.until_bytes(8)
+        assert [(chunk.data, chunk.fresh) for chunk in rig.chunks] == [(b"one\n", True), (b"two\n", True)]
+        rig.line.stop()
+
+
+class FlakyLink:
+    """A link that is absent, then lost at once, over and over."""
+
+    name = "COM3"
+
+    def read(self):
+        msg = "COM3: the device is gone"
+        raise LinkLost(msg)
+
+    def cancel(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_waits_grow_while_nothing_is_heard():
+    waits = []
+
+    def open_link(_spec):
+        if len(waits) % 2:
+            return FlakyLink()
+        msg = "COM3: no such device"
+        raise LinkAbsent(msg)
+
+    line = SerialLine(
+        SerialSource(port="COM3", reopen_max_s=1.0),
+        wall_ns=lambda: 0,
+        mono_ns=lambda: 0,
+        open_link=open_link,
+        jitter=lambda: 0.5,
+    )
+
+    class Stopping(threading.Event):
+        def wait(self, timeout=None):
+            waits.append(timeout)
+            if len(waits) == 7:
+                self.set()
+            return self.is_set()
+
+    line._thread.stopping = Stopping()
+    wake = threading.Event()
+    line.start(wake)
+    until(lambda: line.ended, wake, "the end")
+    assert waits == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5, 0.5]
+
+
+def test_an_unforeseen_failure_is_not_silent():
+    def open_link(_spec):
+        raise ZeroDivisionError
+
+    line = SerialLine(SerialSource(port="COM3"), wall_ns=lambda: 0, mono_ns=lambda: 0, open_link=open_link)
+    wake = threading.Event()
+    line.start(wake)
+    until(lambda: line._thread.over, wake, "the failure")
+    with pytest.raises(InternalError, match="ZeroDivisionError"):
+        line.take()
+    line.stop()

@@ -1,0 +1,36 @@
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from edge_runtime.spec.source import ReplaySource, SerialSource, Source, StandardInput
+
+ANY = TypeAdapter(Source)
+
+
+def test_kind_picks_the_variant():
+    assert isinstance(ANY.validate_python({"kind": "serial", "port": "/dev/ttyUSB0"}), SerialSource)
+    assert isinstance(ANY.validate_python({"kind": "stdin"}), StandardInput)
+    replay = ANY.validate_python({"kind": "replay", "path": "a.rec", "speed": 2})
+    assert isinstance(replay, ReplaySource)
+    assert replay.speed == 2.0
+    assert ANY.validate_python({"kind": "replay", "path": "a.rec"}).speed == "max"
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({"kind": "serial"}, "exactly one of port and match; found neither"),
+        ({"kind": "serial", "port": "COM3", "match": {"vid": 1}}, "found both"),
+        ({"kind": "serial", "match": {}}, "at least one of vid"),
+        ({"kind": "serial", "port": "COM3", "parity": "E"}, "none"),
+        ({"kind": "serial", "port": "COM3", "baudrate": 9600}, "baudrate"),
+        ({"kind": "serial", "port": "COM3", "queue_bytes": 1}, "65536"),
+        ({"kind": "serial", "port": "COM3", "reopen_max_s": float("inf")}, "finite"),
+        ({"kind": "replay", "path": "a", "speed": 0}, "greater than 0"),
+        ({"kind": "replay", "path": "a", "speed": "fast"}, "max"),
+        ({"kind": "mqtt"}, "'serial', 'stdin', 'replay'"),
+        ({"port": "COM3"}, "kind"),
+    ],
+)
+def test_refusals_name_what_is_wrong(bad, says):
+    with pytest.raises(ValidationError, match=says):
+        ANY.validate_python(bad)
