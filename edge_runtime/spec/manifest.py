@@ -61,7 +61,8 @@ class Channel(Frozen):
         default="refuse", description="what to do where nobody declared the unit; 'assume' is the author's own risk"
     )
     stuck_after: Annotated[int, Field(ge=2)] | None = Field(
-        default=None, description="equal values in a row, one more than training ever saw, from which 'stuck' is flagged"
+        default=None,
+        description="equal values in a row, one more than training ever saw, from which 'stuck' is flagged",
     )
 
     @model_validator(mode="after")
@@ -255,7 +256,9 @@ class NegativeGolden(Frozen):
     name: Name
     case: Annotated[int, Field(ge=0)]
     channel: Name | None = None
-    fault: Literal["not_a_number", "infinite", "missing", "undeclared", "dimension", "unknown_unit", "beyond", "gap", "back"]
+    fault: Literal[
+        "not_a_number", "infinite", "missing", "undeclared", "dimension", "unknown_unit", "beyond", "gap", "back"
+    ]
     expect: str
 
 

@@ -1,0 +1,176 @@
+"""Opens a model's bytes on one provider and runs it; the one door to onnxruntime, and it falls back to nothing."""
+
+import math
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_runtime.errors import BundleError, DeviceError
+
+CPU = "CPUExecutionProvider"
+# What this release can prove; the names are onnxruntime's.
+PROVIDERS = (CPU,)
+# What onnxruntime 1.32.0 was seen to take; a later one may take more, an earlier one says so itself at loading.
+MAX_IR_VERSION, MIN_OPSET, MAX_OPSET = 14, 7, 28
+MAX_MODEL_BYTES = 512 * 1024 * 1024
+DISTRIBUTIONS = ("onnxruntime", "onnxruntime_gpu", "onnxruntime_openvino", "onnxruntime_directml", "onnxruntime_qnn")
+
+
+class Session:
+    """One model on one provider. ``placement`` counts the model's nodes by the provider that was given them.
+
+    ``inputs`` and ``outputs`` are (name, shape, dtype) as the model itself states them.
+    """
+
+    __slots__ = ("_names", "_options", "_run", "inputs", "outputs", "placement")
+
+    def __init__(self, session: Any, run_options: Any) -> None:
+        self._run = session.run
+        self._options = run_options
+        self.inputs = tuple((one.name, tuple(one.shape), _dtype(one.type)) for one in session.get_inputs())
+        self.outputs = tuple((one.name, tuple(one.shape), _dtype(one.type)) for one in session.get_outputs())
+        self._names = [name for name, _, _ in self.outputs]
+        self.placement = Counter[str]()
+        for part in session.get_provider_graph_assignment_info():
+            self.placement[part.ep_name] += len(part.get_nodes())
+
+    def __call__(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run once. Each feed has at least one row and only finite numbers: an int8 model swallows NaN without a word.
+
+        Raises:
+            DeviceError: the provider failed.
+            ValueError: a feed was empty or not finite; the contract lets neither through, so this is a fault of ours.
+
+        """
+        for name, tensor in feeds.items():
+            if not len(tensor):
+                raise ValueError(f"input {name}: an empty batch")
+            # The sum is finite where every term is; only where it is not can an overflow have been the cause.
+            if not math.isfinite(tensor.sum()) and not np.isfinite(tensor).all():
+                raise ValueError(f"input {name}: a number that is not finite")
+        try:
+            values = self._run(self._names, feeds, self._options)
+        except Exception as error:
+            raise DeviceError(
+                subject="the model's run", found=_first_line(error), expected="an answer",
+                todo="run edge-runtime selftest and send its report",
+            ) from error  # fmt: skip
+        return dict(zip(self._names, values, strict=True))
+
+
+def open_session(model: bytes, *, provider: str = CPU, threads: int = 1, quant_precision: bool = False) -> Session:
+    """Load a model from bytes that were verified, with settings that are the same at build, self-test and service.
+
+    One optimization level (all): below 'extended' an int8 model gives other numbers. No spinning: an idle thread pool
+    burns a core. ``quant_precision`` is for x86-64 without VNNI and weights beyond 7 bits, and only there.
+
+    Raises:
+        DeviceError: the provider is not one this release can prove, or onnxruntime is missing or of another kind.
+        BundleError: onnxruntime refuses the model.
+
+    """
+    if provider not in PROVIDERS:
+        raise DeviceError(
+            subject="provider", found=repr(provider), expected=" or ".join(PROVIDERS),
+            todo="correct the device profile; this release proves no other provider",
+        )  # fmt: skip
+    if len(model) > MAX_MODEL_BYTES:
+        raise BundleError(
+            subject="model", found=f"{len(model)} bytes", expected=f"at most {MAX_MODEL_BYTES}",
+            todo="this runtime is for small models",
+        )  # fmt: skip
+    ort = _onnxruntime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if quant_precision:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        with _EmptyFolder():
+            session = ort.InferenceSession(model, options, providers=[provider])
+    except Exception as error:
+        raise BundleError(
+            subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
+            expected="a model this onnxruntime can load", todo="update onnxruntime, or have the author build for this one",
+        ) from error  # fmt: skip
+    return Session(session, ort.RunOptions())
+
+
+def version() -> str:
+    """The version of the onnxruntime that is installed."""
+    return str(_onnxruntime().__version__)
+
+
+def telemetry_is_off() -> bool:
+    """Whether onnxruntime was, or will be, imported with its telemetry switched off."""
+    return os.environ.get("ORT_DISABLE_TELEMETRY") == "1" and not _imported_by_another
+
+
+def distributions() -> list[str]:
+    """Which distributions that bring an ``onnxruntime`` are installed; two of them overwrite each other's files."""
+    found = set()
+    for folder in sys.path:
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue
+        found |= {entry.split("-")[0] for entry in entries if entry.endswith(".dist-info")} & set(DISTRIBUTIONS)
+    return sorted(name.replace("_", "-") for name in found)
+
+
+_imported_by_another = "onnxruntime" in sys.modules and os.environ.get("ORT_DISABLE_TELEMETRY") != "1"
+
+
+def _onnxruntime() -> Any:
+    """Import onnxruntime with its telemetry off: the variable counts only before the import."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    # A model must not be able to bring its own session options.
+    os.environ.pop("ORT_LOAD_CONFIG_FROM_MODEL", None)
+    try:
+        import onnxruntime  # noqa: PLC0415 - 25 ms, and `--help` needs none of it
+    except ImportError as error:
+        raise DeviceError(
+            subject="onnxruntime", found="not installed", expected="one distribution of it",
+            todo="install edge-runtime[cpu], or the vendor's wheel on a Jetson",
+        ) from error  # fmt: skip
+    if not hasattr(onnxruntime, "InferenceSession"):
+        raise DeviceError(
+            subject="onnxruntime", found="a folder without InferenceSession", expected="one whole distribution",
+            todo="remove every onnxruntime* package and install one again",
+        )  # fmt: skip
+    return onnxruntime
+
+
+class _EmptyFolder:
+    """Work in an empty folder: onnxruntime opens external data of a model given as bytes from the current one."""
+
+    def __enter__(self) -> None:
+        self._before = Path.cwd()
+        self._folder = tempfile.TemporaryDirectory(prefix="edge-runtime-")
+        os.chdir(self._folder.name)
+
+    def __exit__(self, *_: object) -> None:
+        os.chdir(self._before)
+        self._folder.cleanup()
+
+
+def _dtype(text: str) -> str:
+    """Translate ``tensor(float)`` to ``float32``."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

@@ -1,0 +1,185 @@
+"""Judges one reading against the contract: units resolved once, three bands, nothing missing; it repairs nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.manifest import Channel
+from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING
+from edge_runtime.spec.units import UnitMismatch, UnitUnknown, Vocabulary, conversion, fitting, resolve
+
+# Unit texts of payloads are remembered up to this many, so that a hostile stream cannot fill the memory with them.
+MAX_REMEMBERED_UNITS = 256
+
+
+class Judged(NamedTuple):
+    """A sample that may enter a window: float64 values in contract units, in the contract's order, and flag bits."""
+
+    values: tuple[float, ...]
+    flags: int
+
+
+class _Rule(NamedTuple):
+    """How one channel's number becomes contract units (``a * x + b``) and the bands it is held against."""
+
+    a: float
+    b: float
+    trained_min: float
+    trained_max: float
+    tolerated_min: float
+    tolerated_max: float
+    physical_min: float
+    physical_max: float
+    flags: int
+    declared: str
+
+
+class Contract:
+    """The channels of one input and how one binding delivers them; made once at boot.
+
+    ``conversions`` says in words, per channel, what happens to its number.
+    """
+
+    __slots__ = ("_channels", "_corrections", "_remembered", "_rules", "_vocabularies", "conversions")
+
+    def __init__(self, channels: Sequence[Channel], bindings: Mapping[str, ChannelBinding]) -> None:
+        self._channels = tuple(channels)
+        bound = [bindings[channel.name] for channel in channels]
+        self._vocabularies: tuple[Vocabulary, ...] = tuple(binding.vocabulary for binding in bound)
+        self._corrections = tuple(
+            (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
+        )
+        self._rules = tuple(self._static_rule(index, binding) for index, binding in enumerate(bound))
+        self._remembered: dict[tuple[int, str], _Rule | Rejection] = {}
+        self.conversions = tuple(
+            _words(channel, binding, rule) for channel, binding, rule in zip(channels, bound, self._rules, strict=True)
+        )
+
+    def judge(self, reading: Reading) -> Judged | Rejection:
+        """Convert and check one reading; the first channel that fails decides."""
+        rules = self._rules if reading.units is None else self._rules_of(reading.units)
+        values = []
+        flags = 0
+        for value, rule in zip(reading.values, rules, strict=True):
+            if value is None or type(rule) is not _Rule:
+                return self._refused(len(values), value, rule)
+            a, b, trained_min, trained_max, tolerated_min, tolerated_max, physical_min, physical_max, bits, _ = rule
+            y = a * value + b
+            flags |= bits
+            if not trained_min <= y <= trained_max:
+                if tolerated_min <= y <= tolerated_max:
+                    flags |= EXTRAPOLATING
+                elif physical_min <= y <= physical_max:
+                    flags |= EXTRAPOLATING | BEYOND_TOLERATED
+                else:  # NaN lands here too
+                    return self._refused(len(values), value, rule)
+            values.append(y)
+        return Judged(tuple(values), flags)
+
+    def _static_rule(self, index: int, binding: ChannelBinding) -> _Rule | Rejection:
+        if binding.unit is None:
+            return self._undeclared(index)
+        try:
+            return self._rule(index, binding.unit)
+        except (UnitUnknown, UnitMismatch) as error:
+            channel = self._channels[index]
+            raise ConfigurationError(
+                subject=f"channel {channel.name}, unit", found=repr(binding.unit),
+                expected=f"a unit that converts to {channel.unit}", todo=str(error),
+            ) from error  # fmt: skip
+
+    def _undeclared(self, index: int) -> _Rule | Rejection:
+        channel = self._channels[index]
+        if channel.when_undeclared == "assume":
+            rule = self._rule(index, None)
+            return rule._replace(flags=rule.flags | ASSUMED_UNIT)
+        return Rejection(
+            "undeclared_unit", f"channel {channel.name}", "no declared unit", "the unit its numbers are in",
+            f'declare it in device.toml, e.g. channels.{channel.name}.unit = "{channel.unit}"',
+        )  # fmt: skip
+
+    def _rule(self, index: int, text: str | None) -> _Rule:
+        channel = self._channels[index]
+        want = resolve(channel.unit)
+        have = want if text is None else resolve(text, self._vocabularies[index])
+        a, b = conversion(have, want, channel.kind)
+        correct_a, correct_b = self._corrections[index]
+        trained, tolerated, physical = channel.trained, channel.tolerated, channel.physical
+        return _Rule(
+            a * correct_a, a * correct_b + b, trained.min, trained.max, tolerated.min, tolerated.max,
+            physical.min, physical.max, CONVERTED if (a, b) != (1.0, 0.0) else 0, have.code,
+        )  # fmt: skip
+
+    def _rules_of(self, units: tuple[str | None, ...]) -> list[_Rule | Rejection]:
+        return [
+            self._rules[index] if text is None else self._remembered.get((index, text)) or self._learn(index, text)
+            for index, text in enumerate(units)
+        ]
+
+    def _learn(self, index: int, text: str) -> _Rule | Rejection:
+        channel = self._channels[index]
+        rule: _Rule | Rejection
+        try:
+            rule = self._rule(index, text)
+        except UnitUnknown as error:
+            rule = Rejection(
+                "unknown_unit", f"channel {channel.name}", f"unit {text[:40]!r}", f"a known unit of {channel.unit}'s kind",
+                str(error),
+            )  # fmt: skip
+        except UnitMismatch as error:
+            rule = Rejection(
+                "wrong_dimension", f"channel {channel.name}", f"unit {text[:40]!r}", f"a unit that converts to {channel.unit}",
+                str(error),
+            )  # fmt: skip
+        if len(self._remembered) < MAX_REMEMBERED_UNITS:
+            self._remembered[index, text] = rule
+        return rule
+
+    def _refused(self, index: int, value: float | None, rule: _Rule | Rejection) -> Rejection:
+        channel = self._channels[index]
+        if isinstance(rule, Rejection):
+            return rule
+        subject = f"channel {channel.name}"
+        if value is None:
+            return Rejection(
+                "missing", subject, "no value", f"a number in {rule.declared}", "check the sensor and its cable"
+            )
+        if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN is what differs from itself
+            return Rejection("not_finite", subject, str(value), "a finite number", "check the sensor and its cable")
+        converted = rule.a * value + rule.b
+        assumed = "assumed " if rule.flags & ASSUMED_UNIT else ""
+        found = f"{value:.6g} ({assumed}{rule.declared})"
+        if rule.flags & CONVERTED:
+            found += f", which is {converted:.6g} {channel.unit}"
+        expected = f"{rule.physical_min:g} to {rule.physical_max:g} {channel.unit}"
+        return Rejection("beyond_physical", subject, found, expected, self._hint(index, value, rule))
+
+    def _hint(self, index: int, value: float, rule: _Rule) -> str:
+        channel = self._channels[index]
+        correct_a, correct_b = self._corrections[index]
+        raw = correct_a * value + correct_b
+        codes = fitting(
+            resolve(channel.unit), [raw], channel.tolerated.min, channel.tolerated.max, channel.kind
+        )  # fmt: skip
+        fits = [code for code in codes if code != rule.declared]
+        if not fits:
+            return "check the sensor and its cable"
+        units = " or ".join(fits[:3])
+        if rule.flags & ASSUMED_UNIT:
+            return f'the value fits {units}: declare it, e.g. channels.{channel.name}.unit = "{fits[0]}"'
+        return f"the value fits {units}: check what the sensor is set to"
+
+
+def _words(channel: Channel, binding: ChannelBinding, rule: _Rule | Rejection) -> str:
+    if isinstance(rule, Rejection):
+        wanted = "read from the payload" if binding.unit_field else "undeclared: refused at the first sample"
+        return f"{channel.name}: {wanted}"
+    origin = "assumed " if rule.flags & ASSUMED_UNIT else ""
+    text = f"{channel.name}: {origin}{rule.declared} -> {channel.unit} (x * {rule.a!r} + {rule.b!r})"
+    correction = binding.correction
+    if correction:
+        until = f", expires {correction.expires}" if correction.expires else ""
+        text += f", correction x * {correction.a!r} + {correction.b!r} of {correction.date}{until}"
+    return text

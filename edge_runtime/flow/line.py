@@ -1,0 +1,331 @@
+"""The one way from bytes to answers: framing, decode, contract, window, batch, model, answer; it never reads a clock."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_runtime.flow.batching import split
+from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.decode import Decoder
+from edge_runtime.flow.framing import LineFraming, TooLong
+from edge_runtime.flow.ledger import Ledger
+from edge_runtime.flow.postprocess import Postprocess, scalars
+from edge_runtime.flow.preprocess import make_preprocess
+from edge_runtime.flow.window import Stream, WindowRule
+from edge_runtime.spec.manifest import Manifest, Variant
+from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK, Answer
+
+Carry = tuple[tuple[str, str | float | int | bool | None], ...]
+
+# A stream costs a window of memory; a payload that invents stream names must not be able to take all of it.
+MAX_STREAMS = 1024
+
+
+class Infer(Protocol):
+    """The model: by input tensor name in, by output tensor name out, batch first, row for row."""
+
+    def __call__(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]: ...  # noqa: D102
+
+
+class Refused(NamedTuple):
+    """A sample or a window that gave no answer, for the dead letters: why, of which stream, and the frame if there was one."""
+
+    rejection: Rejection
+    stream: str
+    raw: bytes
+
+
+class Model(NamedTuple):
+    """What a line needs of a model, resolved once at boot: steps before, the call itself, steps after."""
+
+    manifest: Manifest
+    variant: Variant
+    digest: str
+    infer: Infer
+
+    def compute(self) -> Callable[[NDArray[np.float64]], tuple[NDArray[Any], Mapping[str, NDArray[Any]]]]:
+        """A function from windows ``(batch, time, channels)`` in contract units to (input tensor, output tensors)."""
+        preprocess, infer = make_preprocess(self.manifest), self.infer
+        name = self.manifest.inputs[0].tensor
+
+        def compute(windows: NDArray[np.float64]) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
+            tensor = preprocess(windows)
+            return tensor, infer({name: tensor})
+
+        return compute
+
+
+class _Due(NamedTuple):
+    stream: Stream
+    name: str
+    time_ns: int
+    flags: int
+    stuck: tuple[str, ...]
+    carry: Carry
+    arrival_ns: int
+    raw: bytes
+
+
+class Line:
+    """One path from bytes, or from values with units, to answers.
+
+    ``feed`` and ``offer`` take samples in, ``run`` answers every window that is due, ``take_answers`` and
+    ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
+    ``run`` the line holds at most one full batch: a further window runs the batch by itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: Model,
+        contract: Contract,
+        framing: LineFraming | None = None,
+        decoder: Decoder | None = None,
+        batch_sizes: tuple[int, ...] | None = None,
+    ) -> None:
+        manifest = model.manifest
+        self.ledger = Ledger()
+        self.framing = framing
+        self._decoder = decoder
+        self._contract = contract
+        self._name = name
+        self._rule = WindowRule(manifest)
+        self._post = Postprocess(manifest)
+        self._compute = model.compute()
+        self._sizes = batch_sizes or manifest.batch_sizes
+        clip = model.variant.input_clip.get(manifest.inputs[0].tensor)
+        self._clip = (clip.min, clip.max) if clip else None
+        self._identity = blake2b(f"{model.digest}\n{name}\n".encode(), digest_size=10)
+        self._windows = np.empty((self._sizes[-1], self._rule.length, len(manifest.inputs[0].channels)))
+        self._due: list[_Due] = []
+        self._streams: dict[str, Stream] = {}
+        self._answers: list[Answer] = []
+        self._refused: list[Refused] = []
+        self._samples: list[tuple[str, int, tuple[float, ...], int]] = []
+        self._touched: dict[str, Stream] = {}
+        self._columns: tuple[str, ...] | None = None
+
+    def feed(self, data: bytes, arrival_ns: int, now_ns: int | None = None) -> None:
+        """Take bytes as they came; ``arrival_ns`` is the event time of frames that carry none themselves.
+
+        ``now_ns`` (monotonic, as the age needs it) is None in event time: replay, demo, score.
+        """
+        if self.framing is None or self._decoder is None:
+            raise TypeError("a line without framing and decoder takes readings only")
+        for frame in self.framing.feed(data):
+            self.feed_frame(frame, arrival_ns, now_ns)
+
+    def finish(self, arrival_ns: int, now_ns: int | None = None) -> None:
+        """Take the last frame of an input that ended without a line end."""
+        if self.framing is not None:
+            for frame in self.framing.flush():
+                self.feed_frame(frame, arrival_ns, now_ns)
+
+    def feed_frame(self, frame: bytes | TooLong, arrival_ns: int, now_ns: int | None = None) -> None:
+        """Decode one frame and offer what it says."""
+        if isinstance(frame, TooLong):
+            self._reject(
+                Rejection("too_long", "line", f"more than {frame.seen_bytes} bytes without a line end", "a shorter line",
+                          "check the baud rate and the line end, or raise framing.max_bytes"), "", b"",
+            )  # fmt: skip
+            return
+        item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
+        if item is None:
+            return
+        if type(item) is Reading:
+            self.offer(item, arrival_ns, now_ns, frame)
+        else:
+            self._reject(item, "", frame)  # type: ignore[arg-type] # the only other type decode gives
+
+    def offer(self, reading: Reading, arrival_ns: int, now_ns: int | None = None, raw: bytes = b"") -> None:
+        """Take one reading: check it, put it into its stream's window, and note the window it completes."""
+        judged = self._contract.judge(reading)
+        name = reading.stream
+        if type(judged) is Rejection:
+            self._reject(judged, name, raw)
+            return
+        stream = self._streams.get(name)
+        if stream is None:
+            if len(self._streams) >= MAX_STREAMS:
+                full = f"stream {name[:40]!r}, one more than {MAX_STREAMS}"
+                self._reject(
+                    Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream"), "", raw
+                )
+                return
+            stream = self._streams[name] = Stream(self._rule, self._post.fresh)
+        time_ns = reading.time_ns
+        if time_ns is None:
+            time_ns = arrival_ns if arrival_ns > stream.last_ns else stream.last_ns + 1
+        values, flags = judged  # type: ignore[misc] # a Judged: the other case returned above
+        taken = stream.push(time_ns, values, flags)
+        self.ledger.received += 1
+        if taken is True:
+            self.ledger.accepted += 1
+            self._samples.append((name, time_ns, values, flags))
+            if stream.is_due:
+                self._window_due(stream, name, time_ns, reading.carry, now_ns, raw)
+        elif taken is False:
+            self.ledger.duplicate += 1
+        else:
+            self.ledger.received -= 1
+            self._reject(taken, name, raw)
+
+    def drop(self, count: int, reason: str) -> None:
+        """Count samples that were lost before they could be judged."""
+        self.ledger.received += count
+        self.ledger.samples_dropped[reason] += count
+
+    @property
+    def pending(self) -> int:
+        """Windows that are due and not answered yet."""
+        return len(self._due)
+
+    def run(self, now_ns: int | None = None) -> None:
+        """Answer every window that is due, in batches of the closed list of sizes."""
+        due, self._due = self._due, []
+        first = 0
+        for size in split(len(due), self._sizes):
+            part = due[first : first + size]
+            try:
+                tensor, outputs = self._compute(self._windows[first : first + size])
+            except Exception:
+                # The windows have no answer and never will; the ledger must say so whatever becomes of the process.
+                self.ledger.refused["inference_failed"] += len(due) - first
+                raise
+            self._answer(part, self._windows[first : first + size], tensor, scalars(outputs), now_ns)
+            first += size
+
+    def take_answers(self) -> list[Answer]:
+        """The answers made since the last call, in order; they count as published once ``published`` says so."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def take_refused(self) -> list[Refused]:
+        """What was refused since the last call, samples and windows, in order."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def published(self, count: int) -> None:
+        """Count answers a sink took."""
+        self.ledger.published += count
+
+    def take_changes(self) -> dict[str, Any]:
+        """What changed since the last call, as JSON can hold it: the samples, the streams' answers so far, the ledger."""
+        changes: dict[str, Any] = {"ledger": self.ledger.as_dict()}
+        if self._samples:
+            changes["samples"] = self._samples
+            self._samples = []
+        if self._touched:
+            changes["streams"] = {name: [one.seq, list(one.switches)] for name, one in self._touched.items()}
+            self._touched = {}
+        columns = self._decoder.columns if self._decoder else None
+        if columns != self._columns:
+            changes["columns"] = self._columns = columns
+        return changes
+
+    def saved(self) -> dict[str, Any]:
+        """The whole state as JSON can hold it; what is due must have run before."""
+        self._samples, self._touched = [], {}
+        self._columns = self._decoder.columns if self._decoder else None
+        return {
+            "ledger": self.ledger.as_dict(),
+            "streams": {name: stream.saved() for name, stream in self._streams.items()},
+            "columns": self._columns,
+        }
+
+    def restore(self, saved: Mapping[str, Any] | None, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Take over a saved state and the changes after it, in order; the first answer of each stream is flagged."""
+        columns = None
+        if saved is not None:
+            self.ledger.restore(saved["ledger"])
+            columns = saved["columns"]
+            for name, state in saved["streams"].items():
+                self._streams[name] = Stream(self._rule, self._post.fresh)
+                self._streams[name].restore(state)
+        for change in changes:
+            self._restore_change(change)
+            columns = change.get("columns", columns)
+        if self._decoder is not None and columns is not None:
+            self._decoder.restore_columns(tuple(columns))
+            self._columns = tuple(columns)
+        for stream in self._streams.values():
+            stream.restarted = True
+
+    def _restore_change(self, change: Mapping[str, Any]) -> None:
+        for name, time_ns, values, flags in change.get("samples", ()):
+            stream = self._streams.get(name)
+            if stream is None:
+                stream = self._streams[name] = Stream(self._rule, self._post.fresh)
+            stream.push(time_ns, tuple(values), flags)
+        for name, (seq, switches) in change.get("streams", {}).items():
+            self._streams[name].seq, self._streams[name].switches = seq, tuple(switches)
+        self.ledger.restore(change["ledger"])
+
+    def _window_due(
+        self, stream: Stream, name: str, time_ns: int, carry: Carry, now_ns: int | None, raw: bytes
+    ) -> None:
+        self.ledger.due += 1
+        if not stream.is_unbroken:
+            self._refuse(
+                Rejection("gap", "window", stream.break_words, f"{self._rule.length} samples at the contract's pace",
+                          "answers come again once the window is whole"), name, raw,
+            )  # fmt: skip
+            return
+        if len(self._due) == len(self._windows):
+            self.run(now_ns)
+        self._windows[len(self._due)] = stream.window()
+        stuck = stream.stuck()
+        flags = stream.flags() | (STUCK if stuck else 0)
+        self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, now_ns or 0, raw))
+
+    def _answer(
+        self,
+        part: list[_Due],
+        windows: NDArray[np.float64],
+        tensor: NDArray[Any],
+        outputs: Mapping[str, Sequence[float]],
+        now_ns: int | None,
+    ) -> None:
+        clip = self._clip
+        any_clipped = clip is not None and bool(tensor.min() < clip[0] or tensor.max() > clip[1])
+        for row, due in enumerate(part):
+            stream = due.stream
+            values, switches = self._post.answer(outputs, row, stream.switches)
+            if not all(math.isfinite(value.value) for value in values):
+                self._refuse(
+                    Rejection("not_finite_output", "answer", "NaN or infinity from the model", "a finite number",
+                              "run edge-runtime selftest"), due.name, due.raw,
+                )  # fmt: skip
+                continue
+            flags = due.flags
+            if any_clipped and clip is not None and (tensor[row].min() < clip[0] or tensor[row].max() > clip[1]):
+                flags |= CLIPPED
+            if stream.restarted:
+                stream.restarted = False
+                flags |= RESTARTED
+            identity = self._identity.copy()
+            identity.update(b"%b\n%d\n" % (due.name.encode(), due.time_ns))
+            identity.update(windows[row])
+            age_ns = None if now_ns is None else now_ns - due.arrival_ns
+            self._answers.append(
+                Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
+                       age_ns, due.carry)
+            )  # fmt: skip
+            stream.seq += 1
+            stream.switches = switches
+            self._touched[due.name] = stream
+
+    def _reject(self, rejection: Rejection, stream: str, raw: bytes) -> None:
+        self.ledger.received += 1
+        self.ledger.rejected[rejection.reason] += 1
+        self._refused.append(Refused(rejection, stream, raw))
+
+    def _refuse(self, rejection: Rejection, stream: str, raw: bytes) -> None:
+        self.ledger.refused[rejection.reason] += 1
+        self._refused.append(Refused(rejection, stream, raw))

@@ -1,0 +1,170 @@
+"""The trust line: from a path to a model that may serve, each value made only by the step before; nothing is cached."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from edge_runtime.bundle.verify import VerifiedBundle
+from edge_runtime.device.fingerprint import changed, fingerprint
+from edge_runtime.device.probe import Machine
+from edge_runtime.errors import EdgeRuntimeError, UsageError
+from edge_runtime.flow.line import Model
+from edge_runtime.run import checks
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.device_profile import DeviceProfile
+from edge_runtime.spec.report import Check, Report, Tier
+
+_PROOF: Final = object()
+_T = TypeVar("_T")
+
+# What `--inject NAME` can corrupt the input of: every check but the signature, which nothing checks yet.
+INJECTABLE: Final = (
+    "hash_known_answer", "files", "rollback_floor", "manifest", "compatibility", "onnxruntime", "provider", "placement",
+    "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer", "golden_batches",
+    "negative_goldens", "latency", "memory",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyModel:
+    """A model that has passed its goldens on this device; only ``boot`` can make one, and only one may serve."""
+
+    model: Model
+    profile: DeviceProfile
+    report: Report
+    proof: InitVar[object]
+
+    def __post_init__(self, proof: object) -> None:
+        """Refuse to be made by anyone but ``boot``."""
+        if proof is not _PROOF:
+            raise TypeError("a ReadyModel is made by edge_runtime.run.boot.boot alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """The report of a boot, and the model if it may serve."""
+
+    report: Report
+    ready: ReadyModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a boot runs against: the machine, its profile, the bindings by line name, and what the device remembers."""
+
+    machine: Machine
+    profile: DeviceProfile
+    runtime_version: str
+    bindings: Mapping[str, Mapping[str, ChannelBinding]] = field(default_factory=dict)
+    config_digest: str = ""
+    floor: int = 0
+    last_pass: Mapping[str, str] | None = None
+
+
+def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
+    """Run every check on one bundle; all of them run even after a failure, unless they need what failed.
+
+    ``inject`` corrupts the input of one named check, so that its comparison must notice.
+
+    Raises:
+        UsageError: there is no check of that name to inject into.
+
+    """
+    if inject is not None and inject not in INJECTABLE:
+        raise UsageError(
+            subject="--inject", found=repr(inject), expected=f"one of {', '.join(INJECTABLE)}",
+            todo="the signature cannot be injected: nothing checks it yet",
+        )  # fmt: skip
+    started = datetime.now(UTC).isoformat(timespec="milliseconds")
+    begun = time.perf_counter()
+    trial = _Trial(setting, inject)
+    model = trial.run(path)
+    facts = trial.facts
+    environment = fingerprint(
+        setting.machine, runtime_version=setting.runtime_version, ort_version=str(facts.get("onnxruntime", "none")),
+        provider=str(facts.get("provider", "none")), bundle_digest=str(trial.bundle.get("digest", "none")),
+        config_digest=setting.config_digest,
+    )  # fmt: skip
+    passed = model is not None and not any(c.status == "fail" and c.tier == "required" for c in trial.checks)
+    report = Report(
+        state="OPERATIONAL" if passed else "ERROR",
+        checks=tuple(trial.checks),
+        bundle=trial.bundle,
+        environment=environment,
+        changed_since_last_pass=tuple(changed(setting.last_pass, environment)) if setting.last_pass else (),
+        started=started,
+        ms=(time.perf_counter() - begun) * 1000,
+        facts=facts,
+    )
+    if not passed or model is None:
+        return Booted(report, None)
+    return Booted(report, ReadyModel(model, setting.profile, report, proof=_PROOF))
+
+
+class _Trial:
+    """One boot under way: the checks so far, and what is known of the bundle; a value is None where its step failed."""
+
+    def __init__(self, setting: Setting, inject: str | None) -> None:
+        self._setting = setting
+        self._inject = inject
+        self.checks: list[Check] = []
+        self.bundle: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
+
+    def run(self, path: Path) -> Model | None:
+        setting = self._setting
+        self.bundle["path"] = str(path)
+        self._check("hash_known_answer", checks.hash_known_answer)
+        bundle = self._check("files", checks.files, path)
+        self._signature(bundle)
+        manifest = self._check("manifest", checks.manifest, bundle)
+        if bundle is not None and manifest is not None:
+            self.bundle |= {
+                "id": manifest.id, "version": manifest.version, "security_version": manifest.security_version,
+                "digest": bundle.digest, "limits": manifest.provenance.limits,
+            }  # fmt: skip
+        self._check("rollback_floor", checks.rollback_floor, manifest, setting.floor)
+        variant = self._check("compatibility", checks.compatibility, manifest, setting.profile, setting.machine)
+        version = self._check("onnxruntime", checks.onnxruntime)
+        provider = setting.profile.providers[0]
+        session = self._check("provider", checks.provider, bundle, manifest, variant, setting, version)
+        self.facts |= {"onnxruntime": version or "none", "provider": provider.name, "profile": setting.profile.name}
+        self._check("placement", checks.placement, session, provider)
+        goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
+        self._check("units", checks.units, manifest, goldens)
+        conversions = self._check("bindings", checks.bindings, manifest, setting.bindings)
+        self.facts["conversions"] = conversions or {}
+        model = None
+        if bundle is not None and manifest is not None and variant is not None and session is not None:
+            model = Model(manifest, variant, bundle.digest, session)
+        for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
+            self._check(name, getattr(checks, name), model, goldens, provider.name)
+        self._check("latency", checks.latency, model, goldens, setting.profile, tier="wanted")
+        self._check("memory", checks.memory, manifest, setting.profile, tier="wanted")
+        return model
+
+    def _check(
+        self, name: str, work: Callable[..., tuple[_T, str, str]], *needs: object, tier: Tier = "required"
+    ) -> _T | None:
+        """Run one check: ``work`` gives (value, measured, limit) or raises; it is not run without what it needs."""
+        if any(need is None for need in needs):
+            self.checks.append(Check(name, tier, "skip", "not checked", "", "what it needs failed above"))
+            return None
+        begun = time.perf_counter()
+        try:
+            value, measured, limit = work(*needs, inject=self._inject == name)
+        except EdgeRuntimeError as error:
+            took = (time.perf_counter() - begun) * 1000
+            found = f"{error.subject}: found {error.found}"
+            self.checks.append(Check(name, tier, "fail", found, error.expected, error.todo, took))
+            return None
+        self.checks.append(Check(name, tier, "pass", measured, limit, "", (time.perf_counter() - begun) * 1000))
+        return value
+
+    def _signature(self, bundle: VerifiedBundle | None) -> None:
+        signature = bundle.signature if bundle else "not checked"
+        hint = "this release does not check signatures; the digests above say only that the bundle is whole"
+        self.checks.append(Check("signature", "required", "skip", signature, "", hint))

@@ -1,0 +1,363 @@
+"""The checks of a boot, each one comparison that can say no; none decides what follows from it.
+
+Every check gives (value, measured, limit) or raises an EdgeRuntimeError, and takes ``inject``: then it corrupts its own
+input, never its comparison, so that the comparison is what must notice.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import numpy as np
+
+from edge_runtime.bundle.golden import Goldens
+from edge_runtime.bundle.golden import decode as decode_goldens
+from edge_runtime.bundle.read import read_files
+from edge_runtime.bundle.verify import VerifiedBundle, verify
+from edge_runtime.bundle.verify import hash_known_answer as hash_answer_is_right
+from edge_runtime.device.probe import Machine, needs_x64_quant_precision
+from edge_runtime.engine import session as engine
+from edge_runtime.errors import BundleError, DeviceError, InternalError
+from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.line import Model
+from edge_runtime.run import goldens as stages
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
+from edge_runtime.spec.manifest import Manifest, Variant, parse
+from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resolve
+
+if TYPE_CHECKING:
+    from edge_runtime.run.boot import Setting
+
+_LATENCY_RUNS = 60
+_BUILD_AGAIN = "have the author build the bundle again"
+
+
+class Conversions(NamedTuple):
+    """Per line, what happens to each channel's number, in words."""
+
+    by_line: Mapping[str, tuple[str, ...]]
+
+
+def hash_known_answer(*, inject: bool) -> tuple[bool, str, str]:
+    """SHA-256 gives the published digest of ``abc`` (FIPS 180-4), before it is trusted with anything else."""
+    if not hash_answer_is_right(b"abd" if inject else b"abc"):
+        raise DeviceError(
+            subject="SHA-256", found="a wrong digest of a known text", expected="the published one",
+            todo="this machine computes wrongly; replace it",
+        )  # fmt: skip
+    return True, "right", "the published digest"
+
+
+def files(path: Path, *, inject: bool) -> tuple[VerifiedBundle, str, str]:
+    """Every byte of the bundle is what SHA256SUMS says, and nothing else is there."""
+    content = dict(read_files(path))
+    if inject:
+        name = max(content, key=lambda one: len(content[one]))
+        content[name] = content[name][:-1] + bytes([content[name][-1] ^ 1])
+    bundle = verify(content, str(path))
+    size = sum(len(data) for data in bundle.files.values())
+    return bundle, f"{len(bundle.files)} files, {size} bytes, digest {bundle.digest[:12]}", "SHA256SUMS"
+
+
+def manifest(bundle: VerifiedBundle, *, inject: bool) -> tuple[Manifest, str, str]:
+    """The manifest says only what this release understands, and names only files that are there."""
+    data = bundle.files.get("manifest.json", b"")
+    if inject:
+        data = data.replace(b'"must_understand"', b'"must_understood"', 1).replace(b'"schema"', b'"scheme"', 1)
+    found = parse(data)
+    absent = sorted(found.files() - set(bundle.files))
+    if absent:
+        raise BundleError(
+            subject="manifest.json", found=f"{', '.join(absent)} not in the bundle", expected="every file it names",
+            todo=_BUILD_AGAIN,
+        )  # fmt: skip
+    return found, f"{found.id} {found.version}", "schema edge-runtime/bundle/1"
+
+
+def rollback_floor(found: Manifest, floor: int, *, inject: bool) -> tuple[bool, str, str]:
+    """The bundle is not older than what this device has confirmed."""
+    if inject:
+        floor = found.security_version + 1
+    if found.security_version < floor:
+        raise BundleError(
+            subject=f"bundle {found.id}, security_version", found=str(found.security_version),
+            expected=f"{floor} or more, the floor of this device", todo="install a newer bundle",
+        )  # fmt: skip
+    return True, f"security_version {found.security_version}", f"{floor} or more"
+
+
+def compatibility(
+    found: Manifest, profile: DeviceProfile, machine: Machine, *, inject: bool
+) -> tuple[Variant, str, str]:
+    """A variant that this onnxruntime, this profile and this processor can serve."""
+    variant = found.variants[0]
+    ir_version = engine.MAX_IR_VERSION + 1 if inject else variant.ir_version
+    if ir_version > engine.MAX_IR_VERSION:
+        _unfit(f"variant {variant.name}, IR version", str(ir_version), f"at most {engine.MAX_IR_VERSION}")
+    opset = variant.opsets.get("", 0)
+    if not engine.MIN_OPSET <= opset <= engine.MAX_OPSET:
+        _unfit(f"variant {variant.name}, opset", str(opset), f"{engine.MIN_OPSET} to {engine.MAX_OPSET}")
+    provider = profile.providers[0].name
+    if provider not in variant.tolerances:
+        _unfit(
+            f"variant {variant.name}, provider", provider, f"one its tolerances name: {', '.join(variant.tolerances)}"
+        )
+    if machine.architecture is not None and machine.architecture not in profile.architectures:
+        raise DeviceError(
+            subject=f"profile {profile.name}, architecture", found=machine.architecture,
+            expected=" or ".join(profile.architectures), todo="name the profile of this machine in device.toml",
+        )  # fmt: skip
+    lacking = sorted((set(profile.isa) | set(variant.isa)) - (machine.isa or frozenset()))
+    if lacking:
+        raise DeviceError(
+            subject="processor", found=f"no {', '.join(lacking)}", expected="every feature the profile and variant need",
+            todo="use a machine that has it, or a bundle built for this one",
+        )  # fmt: skip
+    return (
+        variant,
+        f"variant {variant.name}, IR {variant.ir_version}, opset {opset}",
+        (f"IR to {engine.MAX_IR_VERSION}, opset to {engine.MAX_OPSET}, profile {profile.name}"),
+    )
+
+
+def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
+    """Exactly one distribution of onnxruntime is installed, with its telemetry off before its import."""
+    names = engine.distributions()
+    if inject:
+        names = [*names, "onnxruntime-gpu", "onnxruntime-openvino"]
+    version = engine.version()
+    if len(names) > 1:
+        raise DeviceError(
+            subject="onnxruntime", found=" and ".join(names), expected="one distribution: they overwrite each other",
+            todo=f"pip uninstall {' '.join(names)}, then install the one the profile names",
+        )  # fmt: skip
+    if not engine.telemetry_is_off():
+        raise DeviceError(
+            subject="onnxruntime, telemetry", found="imported before it was switched off",
+            expected="ORT_DISABLE_TELEMETRY=1 before the import",
+            todo="set it in the environment, or import edge_runtime first",
+        )  # fmt: skip
+    return (
+        version,
+        f"{names[0] if names else 'onnxruntime (part of this program)'} {version}, telemetry off",
+        "one, quiet",
+    )
+
+
+def provider(
+    bundle: VerifiedBundle, found: Manifest, variant: Variant, setting: "Setting", _version: str, *, inject: bool
+) -> tuple[engine.Session, str, str]:
+    """The session that will serve is created on the provider, from the very bytes that were hashed."""
+    choice = setting.profile.providers[0]
+    seven_bit = variant.quantization is None or variant.quantization.seven_bit_weights
+    precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
+    session = engine.open_session(
+        bundle.files[variant.model],
+        provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
+        threads=setting.profile.intra_threads,
+        quant_precision=precise,
+    )
+    one = found.inputs[0]
+    stated = [(one.tensor, tuple(one.shape), one.dtype)]
+    if [(name, _sizes(shape), dtype) for name, shape, dtype in session.inputs] != [
+        (name, _sizes(shape), dtype) for name, shape, dtype in stated
+    ]:
+        _unfit("the model's inputs", str(session.inputs), str(stated))
+    outputs = [name for name, _, _ in session.outputs]
+    if outputs != list(variant.model_outputs):
+        _unfit("the model's outputs", ", ".join(outputs), ", ".join(variant.model_outputs))
+    kernels = ", with x64quantprecision" if precise else ""
+    return session, f"{choice.name}, {setting.profile.intra_threads} thread{kernels}", f"profile {setting.profile.name}"
+
+
+def placement(session: engine.Session, choice: ProviderChoice, *, inject: bool) -> tuple[bool, str, str]:
+    """Every node runs where the profile says, but for the share it allows elsewhere."""
+    placed = session.placement
+    if inject:
+        placed = Counter({"AnotherExecutionProvider": placed.total()})
+    elsewhere = placed.total() - placed[choice.name]
+    limit = f"at most {choice.allowed_elsewhere:.0%} elsewhere"
+    if not placed.total() or elsewhere > choice.allowed_elsewhere * placed.total():
+        where = ", ".join(f"{count} on {name}" for name, count in sorted(placed.items())) or "no node placed"
+        raise DeviceError(
+            subject="placement of the model's nodes", found=where, expected=f"{choice.name}, {limit}",
+            todo="install the provider the profile names, or name another profile",
+        )  # fmt: skip
+    return True, f"{placed[choice.name]} of {placed.total()} nodes on {choice.name}", limit
+
+
+def goldens(bundle: VerifiedBundle, found: Manifest, variant: Variant, *, inject: bool) -> tuple[Goldens, str, str]:
+    """The stored cases can be read and are for these channels."""
+    data = bundle.files[variant.goldens]
+    stored = decode_goldens(data[:-1] if inject else data, subject=variant.goldens)
+    names = [channel.name for channel in found.inputs[0].channels]
+    if sorted(stored.channels) != sorted(names):
+        _unfit(f"{variant.goldens}, channels", ", ".join(stored.channels), ", ".join(names))
+    if not len(stored):
+        _unfit(variant.goldens, "no case", "at least one")
+    return stored, f"{len(stored)} cases", "every stage stored"
+
+
+def units(found: Manifest, stored: Goldens, *, inject: bool) -> tuple[bool, str, str]:
+    """Every unit of the contract and of the goldens is known, and the goldens' convert to the contract's."""
+    used = set()
+    for channel in found.inputs[0].channels:
+        column = stored.channels.index(channel.name)
+        texts = {row[column] for row in stored.units} | ({"furlong"} if inject else set())
+        for text in sorted(texts):
+            used.add(text)
+            try:
+                conversion(resolve(text), resolve(channel.unit), channel.kind)
+            except (UnitUnknown, UnitMismatch) as error:
+                raise BundleError(
+                    subject=f"channel {channel.name}, unit", found=f"{channel.unit} in the contract, {text} in a golden",
+                    expected="two units of one kind", todo=str(error),
+                ) from error  # fmt: skip
+    for output in found.outputs:
+        try:
+            resolve(output.unit)
+        except UnitUnknown as error:
+            raise BundleError(
+                subject=f"output {output.name}, unit", found=output.unit, expected="a unit of docs/units.md", todo=str(error),
+            ) from error  # fmt: skip
+    return True, f"{len(used)} units", "known and convertible"
+
+
+def bindings(
+    found: Manifest, lines: Mapping[str, Mapping[str, ChannelBinding]], *, inject: bool
+) -> tuple[Conversions, str, str]:
+    """Each line delivers every channel, in a unit that converts; what converts how is in the report."""
+    channels = found.inputs[0].channels
+    names = [channel.name for channel in channels]
+    if inject:
+        wrong = "m" if resolve(channels[0].unit).dimension != resolve("m").dimension else "K"
+        lines = {"injected": {name: ChannelBinding(field=name, unit=wrong) for name in names}}
+    by_line = {}
+    for line, bound in lines.items():
+        if sorted(bound) != sorted(names):
+            absent = sorted(set(names) - set(bound)) or sorted(set(bound) - set(names))
+            what = "no channel" if set(names) - set(bound) else "an unknown channel"
+            raise DeviceError(
+                subject=f"line {line}, channels", found=f"{what} {', '.join(absent)}",
+                expected=f"exactly {', '.join(names)}", todo=f"correct [line.channels] of {line} in device.toml",
+            )  # fmt: skip
+        by_line[line] = Contract(channels, bound).conversions
+    return Conversions(by_line), f"{len(lines)} lines bound" if lines else "no line bound", "every channel converts"
+
+
+def golden_tensor(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
+    """Stage one: raw values with their own units, through the contract and the steps, give the stored tensors."""
+    if inject:
+        raw = stored.raw.copy()
+        raw[-1, -1] += 1e-3 * (1 + np.abs(raw[-1, -1]))
+        stored = replace(stored, raw=raw)
+    found = stages.passage(model, stored, 1)
+    return _judged("golden_tensor", stages.compare_tensors(found, stored, model.manifest))
+
+
+def golden_output(model: Model, stored: Goldens, name: str, *, inject: bool) -> tuple[bool, str, str]:
+    """Stage two: the stored tensors, through the session that will serve, give the stored outputs."""
+    tensor_name = model.manifest.inputs[0].tensor
+    tensors = stored.tensors.get(tensor_name)
+    if tensors is None:
+        _unfit("goldens", f"no tensor {tensor_name}", "one a case")
+    if inject:
+        tensors = tensors[::-1].copy()
+    outputs = model.infer({tensor_name: tensors})
+    tolerance = model.variant.tolerances[name]
+    value, measured, limit = _judged("golden_output", stages.compare_outputs(outputs, stored, tolerance, model.variant))
+    reference = stages.distance_to_reference(outputs, stored, model.manifest)
+    return value, f"{measured}; from the source framework: {reference}", limit
+
+
+def golden_answer(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
+    """Stage three: the stored outputs give the stored answers and flags."""
+    outputs = {name: values[::-1] if inject else values for name, values in stored.outputs.items()}
+    return _judged("golden_answer", stages.compare_answers(outputs, stored, model.manifest))
+
+
+def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) -> tuple[bool, str, str]:
+    """All stages at once, at every batch size that will be used."""
+    tolerance = model.variant.tolerances[name]
+    result = None
+    for size in model.manifest.batch_sizes:
+        cases = replace(stored, raw=stored.raw[::-1], units=stored.units[::-1]) if inject else stored
+        found = stages.passage(model, cases, size)
+        result = _judged(f"batches of {size}", stages.compare_whole(found, stored, model, tolerance))
+    sizes = ", ".join(str(size) for size in model.manifest.batch_sizes)
+    if result is None:
+        raise InternalError(subject="batch sizes", found="none", expected="at least 1", todo="report this")
+    return True, f"batches of {sizes}: {result[1]}", result[2]
+
+
+def negative_goldens(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
+    """Each case with a fault put in is refused, for the reason it must be."""
+    listed = model.manifest.negative_goldens
+    for golden in listed:
+        _judged("negative golden", stages.negative(model, stored, golden, harmless=inject))
+    return True, f"{len(listed)} faults, each refused for its reason", "no answer"
+
+
+def latency(model: Model, stored: Goldens, profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:
+    """One inference at batch 1 takes no longer than the bundle and the profile allow."""
+    name = model.manifest.inputs[0].tensor
+    one = {name: stored.tensors[name][:1]}
+    times = []
+    for _ in range(_LATENCY_RUNS):
+        begun = time.perf_counter()
+        model.infer(one)
+        times.append((time.perf_counter() - begun) * 1000)
+    p99 = sorted(times)[-2] * (1e6 if inject else 1.0)
+    limit = min(model.manifest.needs.latency_p99_ms, profile.latency_p99_ms or float("inf"))
+    if p99 > limit:
+        raise DeviceError(
+            subject="latency of one inference", found=f"{p99:.3g} ms", expected=f"at most {limit:g} ms",
+            todo="look for other load on the machine, throttling, or use a faster one",
+        )  # fmt: skip
+    return True, f"{p99:.3g} ms, second worst of {_LATENCY_RUNS}", f"{limit:g} ms"
+
+
+def memory(found: Manifest, profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:
+    """The process is not larger than the bundle and the profile allow."""
+    used = _resident_mb()
+    limit = min(found.needs.memory_mb, profile.memory_mb or float("inf"))
+    if inject:
+        used = limit + 1
+    if used is None:
+        return True, "not known on this system", f"{limit:g} MB"
+    if used > limit:
+        raise DeviceError(
+            subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:g} MB",
+            todo="use a machine with more memory and raise the limit in the profile",
+        )  # fmt: skip
+    return True, f"{used:.0f} MB", f"{limit:g} MB"
+
+
+def _resident_mb() -> float | None:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * 4096 / 1e6
+
+
+def _judged(subject: str, difference: stages.Difference) -> tuple[bool, str, str]:
+    if not difference.holds:
+        raise BundleError(
+            subject=subject, found=difference.measured, expected=difference.limit,
+            todo="run edge-runtime selftest on another machine: if it fails there too, the bundle is wrong, else this device",
+        )  # fmt: skip
+    return True, difference.measured, difference.limit
+
+
+def _unfit(subject: str, found: str, expected: str) -> NoReturn:
+    raise BundleError(subject=subject, found=found, expected=expected, todo=_BUILD_AGAIN)
+
+
+def _sizes(shape: tuple[int | str | None, ...]) -> tuple[int | None, ...]:
+    """A shape with its dynamic dimensions as None: their names are a matter of the exporter's taste."""
+    return tuple(size if isinstance(size, int) else None for size in shape)
