@@ -1,0 +1,158 @@
+"""Named raw fields of one frame -> a Reading or why not, the same for every format; it knows no format."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from edge_runtime.flow.payload_time import make_time_reader
+from edge_runtime.flow.quoting import quote
+from edge_runtime.spec.binding import ChannelBinding, DecimalMark, Decode
+from edge_runtime.spec.reading import Reading, Rejection
+
+Row = Any
+"""One frame taken apart, as its format does it: a list of cells, an object, the groups of a match."""
+
+Getter = Callable[[Row], Any]
+"""Takes one field out of a row; ``None`` where it is absent."""
+
+Assemble = Callable[[Row], Reading | Rejection]
+
+Scalar = str | float | int | bool | None
+
+
+class Conversions(NamedTuple):
+    """How one format reads a raw field.
+
+    ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
+    it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
+    """
+
+    place: str
+    number: Callable[[Any], float | None]
+    text: Callable[[Any], str | None]
+    carried: Callable[[Any], Scalar]
+    number_expected: str
+
+
+def bound_fields(decode: Decode, channels: Mapping[str, ChannelBinding]) -> dict[str, str]:
+    """Every field that has to be there -> what it is for; the first use of a field names it."""
+    fields: dict[str, str] = {}
+    for name, binding in channels.items():
+        fields.setdefault(binding.field, f"channel {name!r}")
+        if binding.unit_field is not None:
+            fields.setdefault(binding.unit_field, f"the unit of channel {name!r}")
+    if decode.time is not None:
+        fields.setdefault(decode.time.field, "time")
+    if decode.stream is not None:
+        fields.setdefault(decode.stream, "stream")
+    if decode.status is not None:
+        fields.setdefault(decode.status.field, "status")
+    for field in decode.carry:
+        fields.setdefault(field, "carry")
+    return fields
+
+
+def make_assemble(
+    decode: Decode,
+    channels: Mapping[str, ChannelBinding],
+    getter_of: Callable[[str], Getter],
+    conversions: Conversions,
+) -> Assemble:
+    """Resolve every field once; the result takes one row, in the order status, values, time, stream, units, carry."""
+    number, text, carried = conversions.number, conversions.text, conversions.carried
+    getters = [getter_of(binding.field) for binding in channels.values()]
+    read_units = _make_units(channels, getter_of, text)
+    check_status = _make_status(decode, getter_of, conversions)
+    get_time = None if decode.time is None else getter_of(decode.time.field)
+    read_time = None if decode.time is None else make_time_reader(decode.time, _decimal(decode))
+    get_stream = None if decode.stream is None else getter_of(decode.stream)
+    carries = [(field, getter_of(field)) for field in decode.carry]
+
+    def assemble(row: Row) -> Reading | Rejection:
+        if check_status is not None:
+            refused = check_status(row)
+            if refused is not None:
+                return refused
+        try:
+            values = tuple([number(get(row)) for get in getters])
+        except ValueError:
+            return _refuse_number(row, channels, getters, conversions)
+        time_ns: int | Rejection | None = None
+        if read_time is not None and get_time is not None:
+            time_ns = read_time(get_time(row))
+            if type(time_ns) is Rejection:
+                return time_ns
+        stream: str | None = ""
+        if get_stream is not None:
+            stream = text(get_stream(row))
+            if not stream:
+                subject = f"{conversions.place} {decode.stream!r}"
+                return Rejection("missing_field", subject, _found(get_stream(row)), "the name of the stream")
+        units = None if read_units is None else read_units(row)
+        carry = tuple([(field, carried(get(row))) for field, get in carries]) if carries else ()
+        return Reading(values, time_ns, stream, units, carry)  # type: ignore[arg-type]  # a Rejection has left above
+
+    return assemble
+
+
+def _refuse_number(
+    row: Row, channels: Mapping[str, ChannelBinding], getters: list[Getter], conversions: Conversions
+) -> Rejection:
+    """Find the field that is no number; one of them was refused a moment ago."""
+    refused = []
+    for binding, get in zip(channels.values(), getters, strict=True):
+        raw = get(row)
+        try:
+            conversions.number(raw)
+        except ValueError:
+            refused.append((binding.field, raw))
+    field, raw = refused[0]
+    return Rejection("not_a_number", f"{conversions.place} {field!r}", quote(raw), conversions.number_expected)
+
+
+def _found(raw: object) -> str:
+    return "nothing" if raw is None else quote(raw)
+
+
+def bad_encoding(frame: bytes, encoding: str, error: UnicodeDecodeError) -> Rejection:
+    """Say where ``frame`` stops being text."""
+    found = f"{quote(frame[max(0, error.start - 20) :])} at byte {error.start}"
+    todo = "check the line's speed and parity, or set encoding"
+    return Rejection("bad_encoding", "line", found, f"text in {encoding}", todo)
+
+
+def _decimal(decode: Decode) -> DecimalMark:
+    return "." if decode.format == "json" else decode.decimal
+
+
+def _make_units(
+    channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
+) -> Callable[[Row], tuple[str | None, ...]] | None:
+    fields = [binding.unit_field for binding in channels.values()]
+    if not any(fields):
+        return None
+    getters = [None if field is None else getter_of(field) for field in fields]
+
+    def read_units(row: Row) -> tuple[str | None, ...]:
+        return tuple([None if get is None else text(get(row)) or None for get in getters])
+
+    return read_units
+
+
+def _make_status(
+    decode: Decode, getter_of: Callable[[str], Getter], conversions: Conversions
+) -> Callable[[Row], Rejection | None] | None:
+    status = decode.status
+    if status is None:
+        return None
+    get, text = getter_of(status.field), conversions.text
+    accept = frozenset(word.strip() for word in status.accept)
+    subject = f"{conversions.place} {status.field!r}"
+    expected = "one of " + ", ".join(repr(word) for word in status.accept)
+
+    def check_status(row: Row) -> Rejection | None:
+        raw = get(row)
+        if text(raw) in accept:
+            return None
+        return Rejection("bad_status", subject, _found(raw), expected)
+
+    return check_status

@@ -1,0 +1,36 @@
+"""One frame of bytes -> one Reading, or why it is none; it converts no unit and judges no value."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from edge_runtime.flow.decode_csv import CsvDecoder
+from edge_runtime.flow.decode_json import JsonDecoder
+from edge_runtime.flow.decode_pattern import PatternDecoder
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode
+from edge_runtime.spec.reading import Reading, Rejection
+
+
+class Decoder(Protocol):
+    """Reads frames of one format; only a CSV header is remembered from one frame to the next."""
+
+    def decode(self, frame: bytes) -> Reading | Rejection | None:
+        """Read one frame without its end; ``None`` is no sample (header, comment, blank). It never raises."""
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The CSV columns in force, for the journal; ``None`` before a header and for the other formats."""
+
+    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
+        """Take up the columns of a former run; ignored where they are fixed or lack a bound field."""
+
+
+def make_decoder(decode: Decode, channels: Mapping[str, ChannelBinding]) -> Decoder:
+    """Resolve columns, pointers and patterns once; values come in the order of ``channels``.
+
+    Raises ConfigurationError where a bound field cannot be in any frame, or the pattern or a pointer is malformed.
+    """
+    if isinstance(decode, CsvDecode):
+        return CsvDecoder(decode, channels)
+    if isinstance(decode, JsonDecode):
+        return JsonDecoder(decode, channels)
+    return PatternDecoder(decode, channels)

@@ -1,0 +1,174 @@
+"""One line of separated cells -> one Reading; quotes as in RFC 4180, and it never guesses which column is which."""
+
+import csv
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.assemble import Assemble, Conversions, bad_encoding, bound_fields, make_assemble
+from edge_runtime.flow.quoting import nearest, quote, quote_names
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode
+from edge_runtime.spec.reading import Reading, Rejection
+
+_MOST_COLUMNS = 4096
+"""Of a header; a wider one is no header but a flood of separators."""
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class CsvDecoder:
+    """Reads rows; in header mode the columns are those of the last header seen."""
+
+    def __init__(self, decode: CsvDecode, channels: Mapping[str, ChannelBinding]) -> None:
+        """Bind fixed columns at once; raises ConfigurationError where a bound field is not among them."""
+        self._decode = decode
+        self._channels = channels
+        self._encoding = decode.encoding
+        self._separator = decode.separator
+        self._comment = decode.comment
+        self._fields = bound_fields(decode, channels)
+        self._conversions = Conversions(
+            place="column",
+            number=_make_number(decode),
+            text=str.strip,
+            carried=str.strip,
+            number_expected="a number" if decode.decimal == "." else "a number with a decimal comma",
+        )
+        self._columns: tuple[str, ...] | None = None
+        self._count = 0
+        self._assemble: Assemble | None = None
+        if decode.columns != "header":
+            self._bind_fixed(decode.columns)
+
+    def decode(self, frame: bytes) -> Reading | Rejection | None:  # noqa: PLR0911 (one exit per way to be no row)
+        """Read one line; ``None`` for a header, a comment or a blank line."""
+        try:
+            text = frame.decode(self._encoding)
+        except UnicodeDecodeError as error:
+            return bad_encoding(frame, self._encoding, error)
+        if text[:1] == _BYTE_ORDER_MARK:
+            text = text[1:]
+        if not text or text.isspace() or (self._comment is not None and text.lstrip().startswith(self._comment)):
+            return None
+        if self._assemble is None or self._columns is None:
+            return self._seek_header(text)
+        if '"' not in text:
+            cells = text.split(self._separator, self._count)
+        else:
+            quoted = self._split_quoted(text)
+            if isinstance(quoted, Rejection):
+                return quoted
+            cells = quoted
+        if len(cells) != self._count:
+            return self._not_a_row(text, self._wrong_count(text))
+        if cells[0] == self._columns[0] and self._is_header(cells):  # the names of a spectrum's columns are numbers
+            return None
+        result = self._assemble(cells)
+        return result if type(result) is Reading else self._not_a_row(text, result)  # type: ignore[arg-type]
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The columns in force, or ``None`` before a header."""
+        return self._columns
+
+    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
+        """Take up a header of a former run; a fixed list, or a header that lacks a bound field, is left as it is."""
+        if self._decode.columns == "header" and columns is not None:
+            self._bind(columns)
+
+    def _bind_fixed(self, columns: tuple[str, ...]) -> None:
+        refused = self._bind(columns)
+        if refused is not None:
+            raise ConfigurationError(
+                subject=refused.subject, found=refused.found, expected=refused.expected, todo=refused.todo
+            )
+
+    def _bind(self, columns: tuple[str, ...]) -> Rejection | None:
+        """Bind by name, or say what is wrong and leave nothing bound: half a binding would mix up columns."""
+        self._columns = self._assemble = None
+        index = {name: place for place, name in enumerate(columns)}
+        for field, purpose in self._fields.items():
+            if columns.count(field) == 1:
+                continue
+            subject = f"column {field!r} ({purpose})"
+            found = f"columns {quote_names(columns)}"
+            if field in index:
+                return Rejection("wrong_columns", subject, f"it twice in {found}", "it once")
+            todo = nearest(field, columns) or "correct the field's name in the binding or the sender's header"
+            return Rejection("wrong_columns", subject, found, "it among the columns", todo)
+        self._count = len(columns)
+        self._assemble = make_assemble(
+            self._decode, self._channels, lambda field: itemgetter(index[field]), self._conversions
+        )
+        self._columns = columns
+        return None
+
+    def _seek_header(self, text: str) -> Rejection | None:
+        cells = self._split_header(text)
+        return cells if isinstance(cells, Rejection) else self._bind(cells)
+
+    def _not_a_row(self, text: str, refused: Rejection) -> Rejection | None:
+        """Take a line that is no row for a header: the same again, or one with other columns after a restart.
+
+        It is one if at least half of the bound fields are among its cells.
+        """
+        cells = self._split_header(text)
+        if isinstance(cells, Rejection):
+            return refused
+        if cells == self._columns:
+            return None
+        known = sum(field in self._fields for field in set(cells))
+        if self._decode.columns == "header" and 2 * known >= len(self._fields):
+            return self._bind(cells)
+        return refused
+
+    def _split_header(self, text: str) -> tuple[str, ...] | Rejection:
+        cells = self._split_quoted(text) if '"' in text else text.split(self._separator, _MOST_COLUMNS)
+        if isinstance(cells, Rejection):
+            return cells
+        if len(cells) > _MOST_COLUMNS:
+            return Rejection("wrong_columns", "CSV header", quote(text), f"at most {_MOST_COLUMNS} columns")
+        return tuple(cell.strip() for cell in cells)
+
+    def _is_header(self, cells: list[str]) -> bool:
+        return tuple(cell.strip() for cell in cells) == self._columns
+
+    def _split_quoted(self, text: str) -> list[str] | Rejection:
+        blank_after_separator = self._separator == ","
+        try:
+            rows = list(
+                csv.reader([text], delimiter=self._separator, strict=True, skipinitialspace=blank_after_separator)
+            )
+        except csv.Error as error:
+            return Rejection("wrong_columns", "CSV row", f"{quote(text)} ({error})", "cells quoted as RFC 4180 says")
+        return rows[0] if rows else []
+
+    def _wrong_count(self, text: str) -> Rejection:
+        cells = self._split_quoted(text) if '"' in text else None
+        count = len(cells) if isinstance(cells, list) else text.count(self._separator) + 1
+        return Rejection(
+            "wrong_columns",
+            "CSV row",
+            f"{count} cells in {quote(text)}",
+            f"{self._count} cells, separated by {self._separator!r}",
+        )
+
+
+def _make_number(decode: CsvDecode) -> Callable[[str], float | None]:
+    missing = frozenset(text.strip() for text in decode.missing)
+    comma = decode.decimal == ","
+
+    def number(raw: str) -> float | None:
+        cell = raw.strip()
+        if cell in missing:
+            return None
+        # float() also takes "1_000" and digits of other scripts, which no instrument means as numbers.
+        if "_" in cell or not cell.isascii():
+            raise ValueError
+        if comma:
+            if "." in cell:
+                raise ValueError
+            cell = cell.replace(",", ".")
+        return float(cell)
+
+    return number

@@ -1,0 +1,254 @@
+"""How a sender's bytes become named values, as device.toml says it; it holds no default that would guess a meaning."""
+
+import datetime as dt
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from edge_runtime.spec.units import Vocabulary
+
+Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-be"]
+"""The character encodings a decoder knows; the list is closed and nothing is detected from the bytes."""
+
+DecimalMark = Literal[".", ","]
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid")
+_PROBE = dt.datetime(2031, 11, 23, 17, 5, 9, tzinfo=dt.UTC)
+
+FieldName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class Framing(BaseModel):
+    """Where one frame ends and the next begins."""
+
+    model_config = _FROZEN
+
+    kind: Literal["lines"] = Field(default="lines", description="One frame is one line of text.")
+    max_bytes: int = Field(
+        default=4096,
+        ge=1,
+        le=1_048_576,
+        description="Longest line in bytes, its end not counted. A longer one is refused as too_long and skipped to its"
+        " end: without a limit, a sender at the wrong baud rate, which never sends a line end, would fill the memory.",
+    )
+    line_end: Literal["any", "lf", "cr"] = Field(
+        default="any",
+        description="What ends a line: 'lf', 'cr', or with 'any' either of them and both together. Empty lines are no"
+        " frames.",
+    )
+
+
+class TimeField(BaseModel):
+    """The payload's own time, and how it is written."""
+
+    model_config = _FROZEN
+
+    field: FieldName = Field(description="The column or field that holds the time.")
+    format: (
+        Literal["iso8601", "unix_s", "unix_ms", "unix_us", "unix_ns"]
+        | Annotated[str, StringConstraints(pattern="^%", max_length=100)]
+    ) = Field(
+        description="iso8601 with date and time of day; a count since 1970-01-01T00:00:00Z in the unit named; or a"
+        " strptime pattern that begins with '%', for example '%d.%m.%Y %H:%M:%S'. Digits beyond the nanosecond are"
+        " cut off. Send unix times with fractions as text or as integers of a finer unit: a JSON number has about 16"
+        " digits."
+    )
+    utc_offset_minutes: int | None = Field(
+        default=None,
+        gt=-1440,
+        lt=1440,
+        description="Minutes to the east of UTC that a time without a zone is in. Without this key such a time is"
+        " refused as bad_time; a time that names its zone always uses its own.",
+    )
+
+    @field_validator("format")
+    @classmethod
+    def _keeps_the_date(cls, value: str) -> str:
+        """Refuse a strptime pattern that loses the year, the day or the half of the day."""
+        if not value.startswith("%"):
+            return value
+        if "%Z" in value:
+            raise ValueError("'%Z' reads a zone's name without its offset; use '%z' or utc_offset_minutes")
+        try:
+            back = dt.datetime.strptime(_PROBE.strftime(value), value)  # noqa: DTZ007 (only its date is looked at)
+        except ValueError as error:
+            raise ValueError(f"not a pattern that strptime can read: {error}") from error
+        if back.date() != _PROBE.date() or back.hour not in (0, _PROBE.hour):
+            raise ValueError("the pattern must give year, month and day, and '%H' or '%I' with '%p' for the hour")
+        return value
+
+
+class StatusField(BaseModel):
+    """The sender's own word on whether the sample counts."""
+
+    model_config = _FROZEN
+
+    field: FieldName = Field(description="The column or field that holds the status.")
+    accept: tuple[str, ...] = Field(
+        min_length=1,
+        description="The texts that let a sample pass, exactly as sent, blanks around them ignored; any other, and none"
+        " at all, is refused as bad_status. A JSON number or truth value is compared as it is written: '0', 'true'.",
+    )
+
+
+class Correction(BaseModel):
+    """One instrument's own correction, ``y = a * x + b`` in the sender's unit, before any conversion."""
+
+    model_config = _FROZEN
+
+    a: float = Field(default=1.0, allow_inf_nan=False, description="Slope, without unit; not 0.")
+    b: float = Field(default=0.0, allow_inf_nan=False, description="Offset, in the sender's unit.")
+    date: dt.date = Field(description="The day the correction was determined, from its certificate.")
+    expires: dt.date | None = Field(default=None, description="The last day it may be used without a warning.")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if math.isclose(self.a, 0.0, abs_tol=1e-300):
+            raise ValueError("a = 0 would make every reading the same; give the slope of the certificate")
+        if self.expires is not None and self.expires < self.date:
+            raise ValueError(f"expires {self.expires} lies before date {self.date}")
+        return self
+
+
+class ChannelBinding(BaseModel):
+    """Where one channel's value stands in a payload, and which unit the sender gives it in."""
+
+    model_config = _FROZEN
+
+    field: FieldName = Field(
+        description="The CSV column, the field of the pattern, or for JSON a top-level key or, beginning with '/', a"
+        " JSON Pointer (RFC 6901)."
+    )
+    unit: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The sender's unit, in the spelling of the vocabulary. Without unit and unit_field the unit is"
+        " undeclared, and the bundle's policy says what follows.",
+    )
+    unit_field: FieldName | None = Field(
+        default=None,
+        description="The field in which the payload itself names the unit, as a balance does whose unit is switched on"
+        " its front panel. Only one of unit and unit_field.",
+    )
+    vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
+    correction: Correction | None = Field(default=None, description="This instrument's own correction.")
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Self:
+        if self.unit is not None and self.unit_field is not None:
+            raise ValueError(f"unit {self.unit!r} and unit_field {self.unit_field!r} both say the unit; keep one")
+        return self
+
+
+TimeOption = Annotated[
+    TimeField | None,
+    Field(description="The payload's own time; without it the time of arrival counts."),
+]
+StreamOption = Annotated[
+    FieldName | None,
+    Field(description="The field that names the stream, where one link carries several; each has its own window."),
+]
+StatusOption = Annotated[
+    StatusField | None,
+    Field(description="The field in which the sender says whether a sample counts."),
+]
+CarryOption = Annotated[
+    tuple[FieldName, ...],
+    Field(description="Fields that pass through to the answer untouched, such as a sample's id or the operator."),
+]
+EncodingOption = Annotated[
+    Encoding,
+    Field(
+        description="The sender's character encoding; it is never guessed. A byte order mark before a line is dropped."
+        " utf-16 needs a link that loses no byte, such as a file."
+    ),
+]
+DecimalOption = Annotated[
+    DecimalMark,
+    Field(description="The decimal mark. The other mark is never taken for a thousands separator."),
+]
+
+
+class CsvDecode(BaseModel):
+    """One line is one row of separated cells; cells may be quoted as RFC 4180 says, but hold no line end."""
+
+    model_config = _FROZEN
+
+    format: Literal["csv"]
+    columns: Literal["header"] | tuple[FieldName, ...] = Field(
+        description="'header': the first line names the columns, and so does any later line that repeats it; or the"
+        " names in order, where the sender gives none."
+    )
+    separator: str = Field(default=",", min_length=1, max_length=1, description="The one character between two cells.")
+    decimal: DecimalOption = "."
+    encoding: EncodingOption = "utf-8"
+    missing: tuple[str, ...] = Field(
+        default=("",),
+        description="Cell texts that mean 'no value', blanks around them ignored, for example ['', 'NAN', '-7999'].",
+    )
+    comment: str | None = Field(
+        default=None, min_length=1, max_length=10, description="A line that begins with this text is no sample."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _unambiguous(self) -> Self:
+        if self.separator == self.decimal:
+            raise ValueError(f"separator and decimal are both {self.decimal!r}; a cell could not be told from a number")
+        if self.separator.isalnum() or self.separator in '"+-._\r\n\0\ufeff':
+            raise ValueError(f"separator {self.separator!r} may stand inside a cell; use one such as ',' ';' or a tab")
+        if self.columns != "header":
+            _check_columns(self.columns)
+        return self
+
+
+def _check_columns(columns: tuple[str, ...]) -> None:
+    if not columns:
+        raise ValueError("columns names none; write 'header' or the names in order")
+    for name in columns:
+        if name != name.strip():
+            raise ValueError(f"column {name!r} has blanks around it; cells are read without them")
+        if columns.count(name) > 1:
+            raise ValueError(f"column {name!r} stands twice")
+
+
+class JsonDecode(BaseModel):
+    """One line is one JSON object; numbers are JSON numbers, never texts. Of a doubled key the last one counts."""
+
+    model_config = _FROZEN
+
+    format: Literal["json"]
+    encoding: EncodingOption = "utf-8"
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+
+class PatternDecode(BaseModel):
+    """One line follows a fixed picture, as balances and meters print: ``S {state:word} {mass:number} {unit:word}``."""
+
+    model_config = _FROZEN
+
+    format: Literal["pattern"]
+    pattern: str = Field(
+        min_length=1,
+        max_length=1000,
+        description="Literal text and fields: {name:number}, {name:int}, {name:word} (no blanks inside) and, as the"
+        " last, {name:text}. White space matches one or more blanks; '{{' and '}}' are braces. The whole line must"
+        " match, blanks at its ends ignored.",
+    )
+    decimal: DecimalOption = "."
+    encoding: EncodingOption = "utf-8"
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+
+Decode = Annotated[CsvDecode | JsonDecode | PatternDecode, Field(discriminator="format")]
+"""How one frame is read, chosen by ``format``."""

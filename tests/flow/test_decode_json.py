@@ -1,0 +1,153 @@
+"""Objects to readings: numbers only, by key or by pointer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_core import to_json
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.decode import Decoder, make_decoder
+from edge_runtime.spec.binding import ChannelBinding, JsonDecode, StatusField, TimeField
+from edge_runtime.spec.reading import Reading, Rejection
+
+
+def decoder(*fields: str, **keys: Any) -> Decoder:
+    return make_decoder(JsonDecode(format="json", **keys), {field: ChannelBinding(field=field) for field in fields})
+
+
+def refused(result: object, reason: str) -> Rejection:
+    assert isinstance(result, Rejection), result
+    assert result.reason == reason
+    return result
+
+
+def test_top_level_keys() -> None:
+    assert decoder("t", "rh", "p").decode(b'{"rh":45,"t":12.3,"p":null}') == Reading((12.3, 45.0, None))
+    assert decoder("t").decode(b"{}") == Reading((None,))
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("/a/0/b", 1.0),
+        ("/a/1", 2.0),
+        ("/a/2", None),
+        ("/a/-", None),
+        ("/a/01", None),
+        ("/a/b", None),
+        ("/x~1y", 3.0),
+        ("/m~0n", 4.0),
+        ("/m~01", 5.0),
+        ("/o/", 6.0),
+        ("/o/0", 7.0),
+        ("/x~1y/z", None),
+        ("/a/99999999999999999999", None),
+    ],
+)
+def test_pointers_follow_rfc_6901(pointer: str, value: float | None) -> None:
+    data = b'{"a":[{"b":1},2],"x/y":3,"m~n":4,"m~1":5,"o":{"":6,"0":7}}'
+    assert decoder(pointer).decode(data) == Reading((value,))
+
+
+def test_a_malformed_pointer_is_a_wrong_configuration() -> None:
+    with pytest.raises(ConfigurationError, match="'~' at position 3"):
+        decoder("/ab~2/c")
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [('"12.5"', "'12.5'"), ("true", "true"), ("false", "false"), ("[1]", "an array"), ('{"v":1}', "an object")],
+)
+def test_only_numbers_are_numbers(raw: str, found: str) -> None:
+    rejection = refused(decoder("t").decode(f'{{"t":{raw}}}'.encode()), "not_a_number")
+    assert str(rejection) == f"field 't': found {found}; expected a JSON number"
+
+
+def test_values_that_are_not_finite_are_for_the_contract() -> None:
+    result = decoder("a", "b", "c", "d", "e").decode(
+        b'{"a":NaN,"b":-Infinity,"c":1e999,"d":' + b"9" * 400 + b',"e":-' + b"9" * 400 + b"}"
+    )
+    assert isinstance(result, Reading)
+    assert [str(value) for value in result.values] == ["nan", "-inf", "inf", "inf", "-inf"]
+
+
+@pytest.mark.parametrize(
+    "line", [b"[1]", b"12", b"null", b'"t"', b"{", b'{"t":1} x', b'{"t":01}', b"{'t':1}", b'{"t":' + b"9" * 9999 + b"}"]
+)
+def test_what_is_no_object_is_refused(line: bytes) -> None:
+    assert len(str(refused(decoder("t").decode(line), "bad_json"))) < 250
+
+
+def test_deep_and_large_inputs_are_survived() -> None:
+    refused(decoder("t").decode(b"[" * 1_000_000), "bad_json")
+    refused(decoder("t").decode(b'{"a":' * 1_000_000), "bad_json")
+    assert decoder("t").decode(b'{"x":"' + b"y" * 10_000_000 + b'","t":1}') == Reading((1.0,))
+
+
+def test_encodings_and_byte_order_marks() -> None:
+    assert decoder("t").decode(b'\xef\xbb\xbf{"t":1}') == Reading((1.0,))
+    refused(decoder("t").decode(b'{"t":1,"u":"\xb0C"}'), "bad_encoding")
+    assert decoder("t", encoding="latin-1", carry=("u",)).decode(b'{"t":1,"u":"\xb0C"}') == Reading(
+        (1.0,), carry=(("u", "\u00b0C"),)
+    )
+    assert decoder("t", encoding="utf-16-le").decode('\ufeff{"t":1}'.encode("utf-16-le")) == Reading((1.0,))
+    refused(decoder("t", encoding="ascii").decode(b"\xff"), "bad_encoding")
+
+
+def test_blank_lines_are_no_samples() -> None:
+    for line in (b"", b" \t ", b"\xef\xbb\xbf"):
+        assert decoder("t").decode(line) is None
+
+
+def test_status_stream_time_unit_and_carry() -> None:
+    json = make_decoder(
+        JsonDecode(
+            format="json",
+            stream="/device/id",
+            time=TimeField(field="ts", format="unix_ms"),
+            status=StatusField(field="ok", accept=("true", "0")),
+            carry=("who", "n", "list", "nan", "big", "gone"),
+        ),
+        {"t": ChannelBinding(field="t", unit_field="u")},
+    )
+    frame = (
+        b'{"device":{"id":7},"ts":1700000000123,"ok":true,"t":1,"u":" K ","who":"Ann","n":2,"list":[1,"a"],'
+        b'"nan":NaN,"big":99999999999999999999}'
+    )
+    carry = (
+        ("who", "Ann"),
+        ("n", 2),
+        ("list", '[1,"a"]'),
+        ("nan", "NaN"),
+        ("big", "99999999999999999999"),
+        ("gone", None),
+    )
+    assert json.decode(frame) == Reading((1.0,), 1_700_000_000_123_000_000, "7", ("K",), carry)
+    assert refused(json.decode(frame.replace(b"true", b"1")), "bad_status").found == "1"
+    assert refused(json.decode(frame.replace(b'"ok"', b'"o"')), "bad_status").found == "nothing"
+    assert refused(json.decode(frame.replace(b'"id":7', b'"id":{}')), "missing_field").found == "an object"
+    assert refused(json.decode(frame.replace(b'"ts"', b'"tt"')), "bad_time").found == "nothing"
+
+
+def test_nothing_is_kept_between_frames() -> None:
+    json = decoder("t")
+    json.restore_columns(("a",))
+    assert json.columns is None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["t", "ts", "s", "u", "x"]), inner),
+    max_leaves=10,
+)
+
+
+@given(st.one_of(st.binary(max_size=60), VALUES.map(lambda value: to_json(value, inf_nan_mode="constants"))))
+def test_no_bytes_raise(frame: bytes) -> None:
+    for time_format in ("unix_s", "unix_ns", "iso8601", "%Y-%m-%d"):
+        time = TimeField(field="ts", format=time_format)
+        json = decoder("t", "/x/0/t", time=time, stream="s", carry=("x",))
+        assert isinstance(json.decode(frame), Reading | Rejection | None)
+    assert isinstance(decoder("t", "/x/0", carry=("x", "u")).decode(frame), Reading | Rejection | None)
