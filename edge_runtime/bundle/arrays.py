@@ -109,6 +109,10 @@ def write_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     directory = b"".join(central)
     _require_room("all arrays", offset + len(directory))
     count = len(arrays)
+    if count > _MAX_MEMBERS:
+        raise BundleError(
+            subject="all arrays", found=f"{count}", expected=f"at most {_MAX_MEMBERS}", todo="stack arrays of one shape"
+        )
     return b"".join([*front, directory, _END.pack(_END_MAGIC, 0, 0, count, count, len(directory), offset, 0)])
 
 
@@ -126,9 +130,8 @@ def _walk(data: bytes) -> list[_Member]:
     for member in members:
         offset = _require_central(data, offset, member)
     count = len(members)
-    if data[offset : offset + _END.size + 1] != _END.pack(
-        _END_MAGIC, 0, 0, count, count, offset - directory, directory, 0
-    ):
+    end = _END.pack(_END_MAGIC, 0, 0, count, count, offset - directory, directory, 0)
+    if data[offset : offset + len(end) + 1] != end:
         raise _FormatError(f"other bytes than the end record at byte {offset}", "a whole .npz, nothing added")
     return members
 
@@ -195,7 +198,7 @@ def _read_array(data: bytes, member: _Member, name: str, max_bytes: int) -> np.n
 
 def _npy_header(view: memoryview, name: str) -> tuple[np.dtype[np.generic], tuple[int, ...], int]:
     front = len(_NPY_MAGIC) + 2
-    if len(view) < front or bytes(view[: len(_NPY_MAGIC)]) != _NPY_MAGIC:
+    if bytes(view[: len(_NPY_MAGIC)]) != _NPY_MAGIC:
         raise _FormatError(f"array {name} that is no .npy of format 1.0", "as numpy.save writes it")
     size = front + int.from_bytes(view[len(_NPY_MAGIC) : front], "little")
     match = _NPY_HEADER.fullmatch(str(view[front:size], "latin-1"))

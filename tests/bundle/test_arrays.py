@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nst
 
+from edge_runtime.bundle import arrays as module
 from edge_runtime.bundle.arrays import read_arrays, write_arrays
 from edge_runtime.errors import BundleError
 from tests.rig.mutilate import flips
@@ -50,9 +51,9 @@ def same(one, other):
         assert array.tobytes() == other[name].tobytes()
 
 
-def npy(descr="<f4", shape="(2,)", content=bytes(8), order="False", magic=b"\x93NUMPY\x01\x00", text=None):
+def npy(descr="<f4", shape="(2,)", content=bytes(8), *, order="False", magic=b"\x93NUMPY\x01\x00", text=None, more=0):
     text = text or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n"
-    return magic + len(text).to_bytes(2, "little") + text.encode("latin-1") + content
+    return magic + (len(text) + more).to_bytes(2, "little") + text.encode("latin-1") + content
 
 
 def npz(*members, compression=zipfile.ZIP_STORED):
@@ -162,6 +163,8 @@ HOSTILE = {
     "header alone": npz(("a.npy", npy()[:9])),
     "empty member": npz(("a.npy", b"")),
     "extra key": npz(("a.npy", npy(text="{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1, }\n"))),
+    "cut behind its header": npz(("a.npy", npy(shape="(0,)", content=b"", more=9))),
+    "array by another name": npz(("a.npz", npy())),
     "npy 2.0": npz(("a.npy", npy(magic=b"\x93NUMPY\x02\x00"))),
     "npy 3.0": npz(("a.npy", npy(magic=b"\x93NUMPY\x03\x00"))),
     "a bool of 2": npz(("a.npy", npy("|b1", "(2,)", b"\1\2"))),
@@ -187,6 +190,69 @@ def test_a_comment_is_refused():
     refused(data[:-2] + b"\2\0")
 
 
+def local(name, content, **fields):
+    """A member alone, without a directory's entry; any field of its header may be replaced."""
+    size = len(content)
+    values = {"flags": 0, "method": 0, "crc": zlib.crc32(content), "packed": size, "size": size, "extra": b"", **fields}
+    numbers = (values["flags"], values["method"], 0, 33, values["crc"], values["packed"], values["size"])
+    front = struct.pack("<4s5H3I2H", b"PK\3\4", 20, *numbers, len(name), len(values["extra"]))
+    return front + name + values["extra"] + content
+
+
+def container(member, content, name=b"a.npy"):
+    size = len(content)
+    entry = struct.pack(
+        "<4s6H3I5H2I", b"PK\1\2", 20, 20, 0, 0, 0, 33, zlib.crc32(content), size, size, 5, 0, 0, 0, 0, 0, 0
+    )
+    return member + entry + name + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, len(entry) + 5, len(member), 0)
+
+
+SIZE = len(npy())
+ZIP64 = struct.pack("<2H2Q", 1, 16, SIZE, SIZE)
+
+
+def test_a_hand_made_container_is_read():
+    content = npy()
+    for fields in ({}, {"packed": 0xFFFFFFFF, "size": 0xFFFFFFFF, "extra": ZIP64}):
+        assert list(read(container(local(b"a.npy", content, **fields), content))) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"flags": 1}, {"flags": 8}, {"flags": 0x800}, {"method": 8}, {"method": 99}, {"crc": 0}),
+        *(
+            {"packed": SIZE - 1},
+            {"size": SIZE - 1},
+            {"packed": SIZE - 1, "size": SIZE - 1},
+            {"packed": 0xFFFFFFF0, "size": 0xFFFFFFF0},
+        ),
+        *({"extra": b"ux\0\0"}, {"extra": ZIP64}, {"packed": 0xFFFFFFFF, "size": 0xFFFFFFFF}),
+        {"packed": 0xFFFFFFFF, "size": 0xFFFFFFFF, "extra": ZIP64 + b"ux\0\0"},
+        {"packed": 0xFFFFFFFF, "size": 0xFFFFFFFF, "extra": ZIP64[:1] + b"\1" + ZIP64[2:]},
+        {"packed": 0xFFFFFFFF, "size": 0xFFFFFFFF, "extra": ZIP64[:-1] + b"\xff"},
+    ],
+)
+def test_a_member_header_that_says_otherwise_is_refused(fields):
+    content = npy()
+    refused(container(local(b"a.npy", content, **fields), content))
+
+
+def test_too_many_members_are_refused():
+    refused(local(b"a", b"") * 65_535)
+    array = np.zeros(0, np.bool_)
+    with pytest.raises(BundleError, match="65535"):
+        write_arrays({f"{number}": array for number in range(65_535)})
+
+
+def test_four_gibibytes_are_not_written(monkeypatch):
+    monkeypatch.setattr(module, "_IN_ZIP64", 300)
+    assert write_arrays({"a": np.zeros(2)})
+    for size in (3, 100):
+        with pytest.raises(BundleError, match="4 GiB"):
+            write_arrays({"a": np.zeros(size), "b": np.zeros(1)})
+
+
 def test_an_encrypted_or_streamed_member_is_refused():
     data = npz()
     for flags in (1, 8):
@@ -202,13 +268,16 @@ def test_an_archive_cut_anywhere_is_refused():
 def test_a_changed_byte_of_an_array_is_refused():
     data = write_arrays(ARRAYS)
     whole = read(data)
+    harmless = 0
     for changed in flips({"a": data}, per_file=len(data), seed=5):
         try:
             arrays = read(changed["a"])
         except BundleError:
             continue
-        # What the container does not protect are its own version and time fields: no array is other than it was.
         same(arrays, whole)
+        harmless += 1
+    # What the container says of its own version, times and attributes: 6 bytes locally and 14 in the directory.
+    assert harmless == 20 * len(ARRAYS)
 
 
 def test_the_bound_is_on_all_arrays_together_and_exact():

@@ -106,7 +106,7 @@ def test_a_file_replaced_after_the_listing_is_refused_at_its_descriptor(folder, 
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero"])
-def test_a_device_is_refused(path, folder, tmp_path):
+def test_a_device_is_refused(path, tmp_path):
     (tmp_path / "zero").symlink_to(path)
     assert "character device" in refused(tmp_path / "zero")
 
@@ -167,7 +167,7 @@ def test_a_tar_that_grows_while_read_is_refused(tmp_path, monkeypatch):
             os.truncate(tmp_path / "b.tar", 1 << 20)
         return real(descriptor)
 
-    monkeypatch.setattr(read.os, "fstat", lambda descriptor: growing(descriptor))
+    monkeypatch.setattr(read.os, "fstat", growing)
     assert "b.tar changing" in refused(tmp_path / "b.tar")
 
 
