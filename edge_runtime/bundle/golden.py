@@ -11,6 +11,7 @@ from edge_runtime.bundle.arrays import read_arrays, write_arrays
 from edge_runtime.errors import BundleError
 
 MAX_GOLDEN_BYTES = 64 * 1024 * 1024
+_GROUPS = ("tensors", "outputs", "references", "answers", "flags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Goldens:
     ``raw`` is float64 ``(cases, time, channels)``, in ``units[case][channel]``; ``channels`` names the last axis, so
     that a case is bound by name and never by position. ``tensors``, ``outputs`` and ``references`` are by tensor name,
     ``(cases, ...)``; ``references`` holds the source framework's own outputs, NaN where it was not asked.
-    ``answers`` is float64 ``(cases,)`` by output name, ``flags`` bool ``(cases,)`` by ``output.flag``.
+    ``answers`` is float64 ``(cases,)`` by output name, and ``answer_units`` its unit, so that no number changes its
+    unit unseen; ``flags`` is bool ``(cases,)`` by ``output.flag``.
     """
 
     channels: tuple[str, ...]
@@ -30,6 +32,7 @@ class Goldens:
     outputs: Mapping[str, NDArray[Any]]
     references: Mapping[str, NDArray[Any]]
     answers: Mapping[str, NDArray[np.float64]]
+    answer_units: Mapping[str, str]
     flags: Mapping[str, NDArray[np.bool_]]
 
     def __len__(self) -> int:
@@ -44,7 +47,8 @@ def encode(goldens: Goldens) -> bytes:
         "raw": goldens.raw,
         "units": np.array(goldens.units),
     }
-    for group in ("tensors", "outputs", "references", "answers", "flags"):
+    arrays |= {f"answer_units/{name}": np.array([unit]) for name, unit in goldens.answer_units.items()}
+    for group in _GROUPS:
         arrays |= {f"{group}/{name}": values for name, values in getattr(goldens, group).items()}
     return write_arrays(arrays)
 
@@ -61,11 +65,13 @@ def decode(data: bytes, *, subject: str) -> Goldens:
         raw, channels, units = arrays.pop("raw"), arrays.pop("channels"), arrays.pop("units")
     except KeyError as error:
         raise _unfit(subject, f"no array {error}", "raw, channels and units") from error
-    groups: dict[str, dict[str, NDArray[Any]]] = {
-        group: {} for group in ("tensors", "outputs", "references", "answers", "flags")
-    }
+    groups: dict[str, dict[str, NDArray[Any]]] = {group: {} for group in _GROUPS}
+    answer_units: dict[str, str] = {}
     for key, values in arrays.items():
         group, _, name = key.partition("/")
+        if group == "answer_units" and name and values.dtype.kind == "U" and values.shape == (1,):
+            answer_units[name] = str(values[0])
+            continue
         if group not in groups or not name:
             raise _unfit(subject, f"an array {key[:60]!r}", "only the arrays of docs/bundle_format.md")
         if values.ndim < 1 or len(values) != len(raw):
@@ -86,6 +92,7 @@ def decode(data: bytes, *, subject: str) -> Goldens:
         channels=tuple(str(name) for name in channels),
         raw=raw,
         units=tuple(tuple(str(unit) for unit in row) for row in units),
+        answer_units=answer_units,
         **groups,
     )
 

@@ -136,7 +136,7 @@ class _Trial:
         goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)
         conversions = self._check("bindings", checks.bindings, manifest, setting.bindings)
-        self.facts["conversions"] = conversions or {}
+        self.facts["conversions"] = dict(conversions.by_line) if conversions else {}
         model = None
         if bundle is not None and manifest is not None and variant is not None and session is not None:
             model = Model(manifest, variant, bundle.digest, session)

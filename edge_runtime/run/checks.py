@@ -98,7 +98,7 @@ def compatibility(
     ir_version = engine.MAX_IR_VERSION + 1 if inject else variant.ir_version
     if ir_version > engine.MAX_IR_VERSION:
         _unfit(f"variant {variant.name}, IR version", str(ir_version), f"at most {engine.MAX_IR_VERSION}")
-    opset = variant.opsets.get("", 0)
+    opset = variant.opsets.get("ai.onnx", 0)
     if not engine.MIN_OPSET <= opset <= engine.MAX_OPSET:
         _unfit(f"variant {variant.name}, opset", str(opset), f"{engine.MIN_OPSET} to {engine.MAX_OPSET}")
     provider = profile.providers[0].name
@@ -114,7 +114,7 @@ def compatibility(
     lacking = sorted((set(profile.isa) | set(variant.isa)) - (machine.isa or frozenset()))
     if lacking:
         raise DeviceError(
-            subject="processor", found=f"no {', '.join(lacking)}", expected="every feature the profile and variant need",
+            subject="processor", found=f"no {', '.join(lacking)}", expected="all that profile and variant need",
             todo="use a machine that has it, or a bundle built for this one",
         )  # fmt: skip
     return (
@@ -214,15 +214,16 @@ def units(found: Manifest, stored: Goldens, *, inject: bool) -> tuple[bool, str,
                 conversion(resolve(text), resolve(channel.unit), channel.kind)
             except (UnitUnknown, UnitMismatch) as error:
                 raise BundleError(
-                    subject=f"channel {channel.name}, unit", found=f"{channel.unit} in the contract, {text} in a golden",
-                    expected="two units of one kind", todo=str(error),
+                    subject=f"channel {channel.name}, unit", todo=str(error),
+                    found=f"{channel.unit} in the contract, {text} in a golden", expected="two units of one kind",
                 ) from error  # fmt: skip
     for output in found.outputs:
         try:
             resolve(output.unit)
         except UnitUnknown as error:
             raise BundleError(
-                subject=f"output {output.name}, unit", found=output.unit, expected="a unit of docs/units.md", todo=str(error),
+                subject=f"output {output.name}, unit", found=output.unit, expected="a unit of docs/units.md",
+                todo=str(error),
             ) from error  # fmt: skip
     return True, f"{len(used)} units", "known and convertible"
 
@@ -349,7 +350,7 @@ def _judged(subject: str, difference: stages.Difference) -> tuple[bool, str, str
     if not difference.holds:
         raise BundleError(
             subject=subject, found=difference.measured, expected=difference.limit,
-            todo="run edge-runtime selftest on another machine: if it fails there too, the bundle is wrong, else this device",
+            todo="run edge-runtime selftest on another machine: if it fails there too it is the bundle, else this device",
         )  # fmt: skip
     return True, difference.measured, difference.limit
 

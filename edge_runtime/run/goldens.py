@@ -115,6 +115,9 @@ def compare_answers(outputs: Mapping[str, NDArray[Any]], goldens: Goldens, manif
     values = [post.answer(rows, row, post.fresh)[0] for row in range(len(goldens))]
     worst = Difference(holds=True, measured="no output", limit="equal")
     for index, output in enumerate(manifest.outputs):
+        unit = goldens.answer_units.get(output.name, "no unit")
+        if unit != output.unit:
+            return Difference(holds=False, measured=f"{output.name} in {output.unit}", limit=f"{output.name} in {unit}")
         expected = _stored(goldens.answers, output.name, "answer")
         actual = np.array([row[index].value for row in values])
         one = _close(actual, expected, ANSWER_RTOL, 0.0, output.unit)
