@@ -1,0 +1,81 @@
+"""The command `build`: contract in, bundle and build.json out; it decides nothing about the model."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from edge_runtime.author.build import Build, build
+from edge_runtime.author.record import Record, encode_record, read_record
+from edge_runtime.bundle.write import write_directory
+from edge_runtime.errors import DeviceError
+
+_GATE_FAILED = 1
+
+
+def main(args: Namespace) -> int:
+    """Build ``args.contract`` into ``args.out``, and its record beside it; 0, or 1 where a gate failed.
+
+    ``args.out`` is by default a folder named after the contract's own, in the current one. Nothing is written where a
+    gate fails. ``args.record`` is a build.json whose bytes have to come out again; ``args.json`` prints the record.
+    """
+    contract = Path(args.contract)
+    recorded = read_record(Path(args.record)) if args.record else None
+    made = build(contract, recorded, _tell if sys.stderr.isatty() else _be_silent)
+    if made.failures:
+        for line in made.failures:
+            _say(f"edge-runtime build: {line}")
+        return _GATE_FAILED
+    out = Path(args.out) if args.out else Path(made.record.bundle.id)
+    _write(made, out)
+    for line in made.record.warnings:
+        _say(f"warning: {line}")
+    _say(_result(made.record, out))
+    if args.json:
+        sys.stdout.write(encode_record(made.record).decode())
+    return 0
+
+
+def record_path(out: Path) -> Path:
+    """Where a bundle's build.json stands: beside it, named after it."""
+    return out.with_name(f"{out.name}.build.json")
+
+
+def _write(made: Build, out: Path) -> None:
+    write_directory(made.files, out)
+    path = record_path(out)
+    try:
+        path.write_bytes(encode_record(made.record))
+    except OSError as error:
+        raise DeviceError(
+            subject=str(path), found=error.strerror or str(error), expected="a place to write the record to",
+            todo="give another --out",
+        ) from error  # fmt: skip
+
+
+def _result(record: Record, out: Path) -> str:
+    words = [f"{out}: {record.bundle.id} {record.bundle.version}, sha256 {record.bundle.digest}"]
+    metrics = record.metrics
+    if metrics is not None:
+        if metrics.mae_bundle is not None and metrics.mae_float32 is not None:
+            words.append(
+                f"mean absolute error on {metrics.cases} test cases {metrics.mae_bundle:.3f} {metrics.unit}"
+                f" (float32 {metrics.mae_float32:.3f})"
+            )
+        if record.calibration is not None:
+            words.append(f"largest distance to float32 {metrics.max_difference:.3g} {metrics.unit}")
+    words.append(
+        f"framework's {record.proof.cases} cases met within {max(record.proof.tensor, record.proof.float_output):.1g}"
+    )
+    return "; ".join(words)
+
+
+def _tell(stage: str) -> None:
+    _say(f"... {stage}")
+
+
+def _be_silent(_: str) -> None:
+    """Progress is for a terminal."""
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

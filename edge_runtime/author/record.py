@@ -1,0 +1,123 @@
+"""build.json: how a bundle was made, beside it and never in it; without any time, so equal builds give it equal."""
+
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, FiniteFloat, ValidationError
+
+from edge_runtime import __version__
+from edge_runtime.author.contract import told
+from edge_runtime.engine.session import distributions, version
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.manifest import Frozen, Sha256
+
+RECORD_SCHEMA: Literal["edge-runtime/build/1"] = "edge-runtime/build/1"
+MAX_RECORD_BYTES = 16 * 1024 * 1024
+
+
+class Built(Frozen):
+    """What came out: the bundle's digest and each file's."""
+
+    id: str
+    version: str
+    digest: Sha256
+    files: dict[str, Sha256]
+
+
+class CalibrationRecord(Frozen):
+    """What the int8 scales were taken from; ``ranges`` is the quantizer's own text, to be used again."""
+
+    recipe: dict[str, str | bool]
+    cases: int
+    of: int
+    ranges: str
+
+
+class Proof(Frozen):
+    """How far the bundle's stages are from what the source framework recorded, the largest difference of all cases."""
+
+    cases: int
+    tensor: FiniteFloat
+    float_output: FiniteFloat
+    limit: FiniteFloat
+    between_batch_sizes: FiniteFloat
+
+
+class Metrics(Frozen):
+    """Errors on the test split, in the output's unit; the int8 ones where the build quantized."""
+
+    unit: str
+    cases: int
+    mae_float32: FiniteFloat | None = None
+    mae_bundle: FiniteFloat | None = None
+    mean_difference: FiniteFloat
+    max_difference: FiniteFloat
+
+
+class Record(Frozen):
+    """The whole of build.json."""
+
+    schema_: Literal["edge-runtime/build/1"] = Field(default=RECORD_SCHEMA, alias="schema")
+    bundle: Built
+    tools: dict[str, str]
+    inputs: dict[str, Sha256]
+    calibration: CalibrationRecord | None = None
+    proof: Proof
+    metrics: Metrics | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of build.json: UTF-8, two blanks, sorted keys, final newline."""
+    raw = record.model_dump(mode="json", by_alias=True)
+    return (json.dumps(raw, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def read_record(path: Path) -> Record:
+    """Read a build.json.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is none.
+
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_RECORD_BYTES)
+    except OSError as error:
+        raise ConfigurationError(
+            subject=str(path), found=error.strerror or str(error), expected="a build.json that can be read",
+            todo="give the build.json that stands beside the bundle",
+        ) from error  # fmt: skip
+    try:
+        return Record.model_validate_json(data)
+    except ValidationError as error:
+        raise told(error, subject=str(path), model=Record) from error
+
+
+def tool_versions() -> dict[str, str]:
+    """The versions of everything whose change could change a byte, and the kind of CPU that ran the float model."""
+    found = {name: metadata.version(name) for name in ("numpy", "onnx", "protobuf")}
+    found |= {name: version() for name in distributions()}
+    return {"edge-runtime": __version__, "python": platform.python_version(), "machine": platform.machine(), **found}
+
+
+def differences(recorded: Record, now: Record) -> tuple[str, ...]:
+    """What keeps a rebuild from being the recorded one, a line each; none where every byte is equal."""
+    if recorded.bundle.digest == now.bundle.digest:
+        return ()
+    before, after = recorded.bundle.files, now.bundle.files
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    causes = [
+        f"{name} is {now.tools.get(name, 'absent')}, was {recorded.tools.get(name, 'absent')}"
+        for name in sorted(recorded.tools.keys() | now.tools.keys())
+        if recorded.tools.get(name) != now.tools.get(name)
+    ]
+    changed = sorted(
+        name for name in recorded.inputs.keys() | now.inputs.keys() if recorded.inputs.get(name) != now.inputs.get(name)
+    )
+    causes += [f"{name} has changed" for name in changed]
+    cause = "; ".join(causes) or "every recorded tool and input is the same: another kind of CPU, perhaps"
+    return (f"rebuild: found other bytes in {', '.join(names)}; expected those of the record; {cause}",)

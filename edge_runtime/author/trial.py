@@ -1,0 +1,31 @@
+"""Boots a built bundle on this machine, the way a device will, before anybody gets it; it has no checks of its own."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from edge_runtime import __version__
+from edge_runtime.bundle.write import write_directory
+from edge_runtime.device.data import data_folder
+from edge_runtime.device.probe import probe
+from edge_runtime.device.profiles import load_profile
+from edge_runtime.run.boot import Setting, boot
+
+
+def boot_failures(files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """A line for each required check that the bundle of these files fails at boot; none where it may serve.
+
+    Raises:
+        ConfigurationError: no shipped device profile fits this machine.
+
+    """
+    machine = probe()
+    setting = Setting(machine, load_profile(None, machine, [data_folder("device_profiles")]), __version__)
+    with tempfile.TemporaryDirectory(prefix="edge-runtime-build-") as name:
+        folder = Path(name) / "bundle"
+        write_directory(files, folder)
+        booted = boot(folder, setting)
+    return tuple(
+        f"boot, {check.id}: {check.measured}; expected {check.limit}; {check.hint}"
+        for check in booted.report.failures(frozenset({"required"}))
+    )
