@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nst
 
@@ -100,6 +100,7 @@ def test_the_arrays_are_aligned_and_can_never_be_written():
             array.setflags(write=True)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_array_of_a_listed_type_survives(data):
     dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))
@@ -291,11 +292,13 @@ def test_the_bound_is_on_all_arrays_together_and_exact():
     refused(data, 79)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400), st.booleans())
 def test_random_bytes_are_refused(data, zipped):
     refused(npz(("a.npy", data)) if zipped else data)
 
 
+@settings(deadline=None)
 @given(
     st.text("<|>biufUOSV0123456789", max_size=6),
     st.text("(), 0123456789-", max_size=20),

@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.bundle.read import read_files
@@ -225,11 +225,13 @@ def test_every_changed_byte_is_refused_or_harmless():
     assert harmless == 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=3000))
 def test_random_bytes_are_refused(data):
     refused(data.ljust(1024, b"x") if not data.strip(b"\0") else data)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(HOSTILE)),
     st.dictionaries(st.sampled_from(["name", "size", "kind", "mode", "prefix", "magic"]), st.binary(max_size=1)),
@@ -240,6 +242,7 @@ def test_likely_bytes_raise_nothing_else(name, fields, rest):
         parse(HOSTILE[name] + header(**fields) + rest + END)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.from_regex(r"[a-z][a-z0-9.]{0,98}[a-z]", fullmatch=True), st.binary(max_size=1500), max_size=5)
 )

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.bundle.verify import VerifiedBundle, hash_known_answer, verify
@@ -184,6 +184,7 @@ def test_a_huge_list_is_refused_before_it_is_split():
     assert "1048577 bytes" in refused(with_sums(b"\n" * (1024 * 1024 + 1)))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 @example(b"\n")
 @example(b"0" * 64 + b"  a\n")
@@ -192,6 +193,7 @@ def test_random_lists_are_refused(text):
     refused(with_sums(text))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text("0af", min_size=63, max_size=65), st.text("ab.", max_size=3)), max_size=4))
 def test_likely_lists_are_refused(entries):
     refused(with_sums("".join(f"{digest}  {name}\n" for digest, name in entries).encode()))
