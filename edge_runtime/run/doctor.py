@@ -1,0 +1,126 @@
+"""Looks over the machine and the device file and says what it found; it repairs nothing and proves no model."""
+
+import json
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from edge_runtime import __version__
+from edge_runtime.device.data import data_folder
+from edge_runtime.device.probe import Machine, probe
+from edge_runtime.device.profiles import load_profile
+from edge_runtime.engine import session as engine
+from edge_runtime.errors import ConfigurationError, EdgeRuntimeError
+from edge_runtime.run import findings as look
+from edge_runtime.run.config import LoadedConfig, load_config
+from edge_runtime.run.findings import Finding
+from edge_runtime.spec.device_profile import DeviceProfile
+
+SCHEMA: Final = "edge-runtime/doctor/1"
+# Filled in once the record that `run` commits for a sample is settled and measured.
+RECORD_BYTES: Final[int | None] = None
+
+_WORDS: Final = {"ok": "Ok", "warn": "Warn", "fail": "Fail", "skipped": "Skipped"}
+_ANY_ONNXRUNTIME: Final = "pip install 'edge-runtime[cpu]' (gpu, openvino), or the vendor's wheel on a Jetson"
+
+
+def main(args: Namespace) -> int:
+    """Print every finding, as text or with ``args.json`` as JSON; 1 where any of them is a failure."""
+    machine = probe()
+    found = examine(machine, Path(args.config) if args.config else None)
+    print(_json(machine, found) if args.json else "\n".join(_text(found)))  # noqa: T201 -- the command's output
+    return 1 if any(finding.status == "fail" for finding in found) else 0
+
+
+def examine(machine: Machine, config: Path | None) -> list[Finding]:
+    """Look at everything, in an order in which a cause stands before its effects; a failure stops nothing."""
+    configured, loaded = _configuration(config)
+    profiled, profile = _profile(machine, loaded, known=config is None or loaded is not None)
+    runtime = look.onnxruntime(
+        engine.distributions(),
+        profile.onnxruntime if profile is not None else _ANY_ONNXRUNTIME,
+        frozen=hasattr(sys, "_MEIPASS"),
+    )
+    return [
+        look.python(),
+        look.processor(machine),
+        look.system(machine),
+        look.memory(machine, profile),
+        look.glibc(machine),
+        look.clock(machine),
+        configured,
+        profiled,
+        runtime,
+        *_providers(profile, runtime),
+        *look.serial_ports(loaded.config.line if loaded is not None else ()),
+        *_lines(loaded),
+    ]
+
+
+def _configuration(config: Path | None) -> tuple[Finding, LoadedConfig | None]:
+    if config is None:
+        return Finding("configuration", "skipped", "not checked: no --config given"), None
+    try:
+        loaded = load_config(config)
+    except ConfigurationError as error:
+        text = f"{error.subject}: found {error.found}; expected {error.expected}"
+        return Finding("configuration", "fail", text, error.todo), None
+    names = ", ".join(line.name for line in loaded.config.line)
+    return Finding("configuration", "ok", f"{config}, lines: {names}"), loaded
+
+
+def _profile(machine: Machine, loaded: LoadedConfig | None, *, known: bool) -> tuple[Finding, DeviceProfile | None]:
+    if not known:
+        return Finding("profile", "skipped", "not checked: needs the configuration"), None
+    name = loaded.profile if loaded is not None else None
+    try:
+        profile = load_profile(name, machine, [data_folder("device_profiles")])
+    except EdgeRuntimeError as error:
+        return Finding("profile", "fail", f"{error.subject}: found {error.found}", error.todo), None
+    how = "named in the configuration" if name else "the one that fits this machine"
+    return Finding("profile", "ok", f"{profile.name} ({profile.description}), {how}"), profile
+
+
+def _providers(profile: DeviceProfile | None, runtime: Finding) -> list[Finding]:
+    if runtime.status == "fail":
+        return [Finding("provider", "skipped", "not checked: needs a working onnxruntime")]
+    if profile is None:
+        return [Finding("provider", "skipped", "not checked: needs a profile")]
+    return [look.provider(choice.name, profile.intra_threads) for choice in profile.providers]
+
+
+def _lines(loaded: LoadedConfig | None) -> list[Finding]:
+    if loaded is None:
+        return [
+            Finding(subject, "skipped", "not checked: needs a configuration")
+            for subject in ("state folder", "bundles", "disk")
+        ]
+    found = [look.storage(loaded)]
+    for line in loaded.config.line:
+        finding, manifest = look.bundle(loaded, line)
+        found += [finding, look.bytes_a_day(line, manifest, RECORD_BYTES)]
+    return found
+
+
+def _text(found: list[Finding]) -> list[str]:
+    lines = []
+    for finding in found:
+        lines.append(f"{_WORDS[finding.status]:8}{finding.subject}: {finding.text}")
+        if finding.todo and finding.status != "ok":
+            lines.append(f"{'':8}  -> {finding.todo}")
+    counts = [f"{sum(one.status == status for one in found)} {word}" for status, word in _WORDS.items()]
+    return [*lines, "", f"{', '.join(counts)} (Skipped is not checked)"]
+
+
+def _json(machine: Machine, found: list[Finding]) -> str:
+    facts = asdict(machine) | {"isa": None if machine.isa is None else sorted(machine.isa)}
+    report = {
+        "schema": SCHEMA,
+        "edge_runtime": __version__,
+        "status": "fail" if any(one.status == "fail" for one in found) else "pass",
+        "machine": facts,
+        "findings": [finding._asdict() for finding in found],
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False)

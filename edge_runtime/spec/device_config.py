@@ -1,0 +1,101 @@
+"""What the integrator writes in device.toml: lines from a source through a bundle to sinks; it opens none of them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from edge_runtime.spec.binding import ChannelBinding, Decode, Framing
+from edge_runtime.spec.sink import Sink
+from edge_runtime.spec.source import SerialSource, Source, StandardInput
+
+CONFIG_SCHEMA: Literal["edge-runtime/device/1"] = "edge-runtime/device/1"
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid")
+_MIB = 1024 * 1024
+
+
+class JournalConfig(BaseModel):
+    """What outlives a restart: window, hysteresis, ledgers and unsent answers of one line, in one file."""
+
+    model_config = _FROZEN
+
+    enabled: Literal["auto", "on", "off"] = Field(
+        default="auto", description="auto: on, but off for a replayed file, which can be played again from its start."
+    )
+    sync_s: FiniteFloat = Field(
+        default=1.0,
+        ge=0,
+        le=3600,
+        description="Seconds between two writes that reach the disk: what a power cut may cost. 0: after every sample.",
+    )
+    max_bytes: int = Field(
+        default=4 * _MIB,
+        ge=65_536,
+        description="Size from which the file is written anew from what still counts; it stays larger only while"
+        " answers cannot be sent.",
+    )
+
+
+class DeadLetters(BaseModel):
+    """The refused samples of one line, kept with their reasons so that somebody can look; the oldest go first."""
+
+    model_config = _FROZEN
+
+    max_bytes: int = Field(default=4 * _MIB, ge=0, description="What they may take on disk. 0: keep none.")
+    max_age_s: FiniteFloat | None = Field(
+        default=None, gt=0, description="Seconds after which one is thrown away; absent: only room counts."
+    )
+
+
+class LineConfig(BaseModel):
+    """One path: source -> framing -> decode -> channels -> bundle -> sinks."""
+
+    model_config = _FROZEN
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")] = Field(
+        description="The line's own name, in reports and in the state folder: lower case, digits, - and _."
+    )
+    bundle: Path = Field(description="The bundle, a folder or a .tar of it, from device.toml's folder on.")
+    source: Source = Field(description="Where the bytes come from.")
+    framing: Framing = Field(default=Framing(), description="Where one frame ends and the next begins.")
+    decode: Decode = Field(description="How a frame becomes fields.")
+    channels: Annotated[dict[str, ChannelBinding], Field(min_length=1)] = Field(
+        description="For each channel of the bundle: the sender's field and its unit."
+    )
+    sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(description="Where the answers go; at least one.")
+    journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
+    dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
+
+
+class DeviceConfig(BaseModel):
+    """The whole of device.toml."""
+
+    model_config = _FROZEN
+
+    schema_: Literal["edge-runtime/device/1"] = Field(alias="schema", description='"edge-runtime/device/1"')
+    profile: str | None = Field(
+        default=None, min_length=1, description="Device profile, by name or file; absent: the one that fits."
+    )
+    state_dir: str | None = Field(
+        default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
+    )
+    line: Annotated[tuple[LineConfig, ...], Field(min_length=1)] = Field(description="At least one [[line]].")
+
+    @model_validator(mode="after")
+    def _lines_apart(self) -> Self:
+        """Refuse two lines that would share a name or eat each other's bytes."""
+        _once("lines are called", [line.name for line in self.line], "give each line its own name")
+        ports = [line.source.port for line in self.line if isinstance(line.source, SerialSource) and line.source.port]
+        _once("lines read the port", ports, "a port has one reader; use one line")
+        readers = [line.name for line in self.line if isinstance(line.source, StandardInput)]
+        if len(readers) > 1:
+            raise ValueError(f"one line that reads standard input; {' and '.join(readers)} both do")
+        return self
+
+
+def _once(what: str, names: list[str], todo: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"{count} {what} {name!r}; {todo}")

@@ -1,0 +1,197 @@
+"""TOML bytes to a checked value, every mistake as one ConfigurationError naming the key; it opens no file."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from edge_runtime.errors import ConfigurationError
+
+MAX_TOML_BYTES = 1024 * 1024
+"""Written by hand: a device file of a hundred lines is some 50 kB."""
+
+# A mistyped key is also a missing one, and often the cause of what else is wrong, so it is told first.
+_TOLD_FIRST = ("extra_forbidden", "union_tag_invalid", "union_tag_not_found", "missing")
+_SHOWN_CHARACTERS = 60
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def parse_toml(data: bytes, file: str) -> dict[str, Any]:
+    """Read the bytes of a TOML file; ``file`` is its name for a person.
+
+    Raises ConfigurationError, with the line where the text goes wrong.
+    """
+    if len(data) > MAX_TOML_BYTES:
+        _refuse(file, f"{len(data)} bytes", f"at most {MAX_TOML_BYTES}", "give the file that was written by hand")
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        _refuse(f"{file}, line {line}", f"byte 0x{data[error.start]:02x}", "UTF-8 text", "save it as UTF-8", error)
+    except tomllib.TOMLDecodeError as error:
+        reason, where = _split_position(str(error))
+        _refuse(f"{file}, {where}", reason, "TOML", "correct that line", error)
+    except RecursionError as error:
+        _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", error)
+
+
+def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:
+    """Make a ``model`` of what TOML said. Raises ConfigurationError for the mistake that explains most.
+
+    ``todo`` ends each message: where the keys are explained.
+    """
+    try:
+        # As JSON, strictly: "9600" is no number, while an array is a tuple and a text a path.
+        return model.model_validate_json(json.dumps(raw, default=str), strict=True)
+    except ValidationError as error:
+        faults = [_explain(model, fault) for fault in error.errors(include_url=False)]
+        told = min(faults, key=lambda fault: fault.order)
+        # A value that may be one of two things fails once for each.
+        expected = dict.fromkeys(fault.expected for fault in faults if fault.place == told.place)
+        _refuse(f"{file}, {told.place}" if told.place else file, told.found, " or ".join(expected), todo, error)
+
+
+class _Fault(NamedTuple):
+    order: int
+    place: str
+    found: str
+    expected: str
+
+
+def _explain(model: type[BaseModel], fault: Any) -> _Fault:
+    """Say in words where the fault lies, as the file would write it, what was found and what was expected."""
+    path: tuple[int | str, ...] = fault["loc"]
+    owner, place = _walk(model, path)
+    kind, bounds = fault["type"], fault.get("ctx", {})
+    found, expected = _short(fault["input"]), _plain(fault["msg"])
+    match kind:
+        case "extra_forbidden":
+            found, expected = "an unknown key", _nearest(str(path[-1]), owner)
+        case "missing":
+            found, expected = "no such key", f"it to be there{_purpose(owner, path[-1])}"
+        case "union_tag_invalid":
+            found = f"{bounds['discriminator'].strip(chr(39))} {_short(bounds['tag'])}"
+            expected = f"one of {bounds['expected_tags']}"
+        case "union_tag_not_found":
+            key = bounds["discriminator"].strip("'")
+            found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(owner, key))}"
+        case "too_short":
+            found, expected = "nothing", f"at least {bounds['min_length']}"
+        case "string_pattern_mismatch":
+            expected = f"a text like {bounds['pattern']}{_purpose(owner, path[-1])}"
+        case "tuple_type" if isinstance(fault["input"], dict):
+            expected = f"an array of tables, each begun with [[{re.sub(r'[[][0-9]+]', '', place)}]]"
+        case "value_error" if isinstance(fault["input"], dict):
+            found, expected = f"a mistake ({expected})", "keys that agree"
+    order = _TOLD_FIRST.index(kind) if kind in _TOLD_FIRST else len(_TOLD_FIRST)
+    return _Fault(order, place, found, expected)
+
+
+def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[Any, str]:
+    """Return the type that owns the last key of ``path`` (or, at a union, that union), and the place in words.
+
+    pydantic puts the chosen kind of a union, and the branch of a plain one, into its paths; a file has no such keys.
+    """
+    current: Any = model
+    owner: Any = model
+    place = ""
+    for part in path:
+        current = _bare(current)
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            owner, current = current, _field(current, str(part))
+            place += f".{part}" if place else str(part)
+        elif get_origin(current) is tuple:
+            place += f"[{part}]"
+            current = get_args(current)[0]
+        elif get_origin(current) is dict:
+            place += f".{part}"
+            current = get_args(current)[1]
+        elif get_origin(current) in (Union, UnionType):
+            current = next((one for one in get_args(current) if part in _tags(one, "kind", "format")), None)
+            owner = current
+        else:
+            break
+    bare = _bare(current)
+    return (bare if get_origin(bare) in (Union, UnionType) else owner), place
+
+
+def _bare(kind: Any) -> Any:
+    """Return ``kind`` without Annotated and without None beside it."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, UnionType):
+        members = [one for one in get_args(kind) if one is not type(None)]
+        return _bare(members[0]) if len(members) == 1 else kind
+    return kind
+
+
+def _field(model: type[BaseModel], key: str) -> Any:
+    for name, field in model.model_fields.items():
+        if key in (name, field.alias):
+            return field.annotation
+    return None
+
+
+def _tags(kind: Any, *keys: str) -> list[Any]:
+    """Return the values that any of ``keys`` can have in a model, or in each member of a union."""
+    kind = _bare(kind)
+    if get_origin(kind) in (Union, UnionType):
+        return [tag for member in get_args(kind) for tag in _tags(member, *keys)]
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return []
+    return [tag for key in keys if get_origin(_field(kind, key)) is Literal for tag in get_args(_field(kind, key))]
+
+
+def _nearest(key: str, owner: Any) -> str:
+    if not (isinstance(owner, type) and issubclass(owner, BaseModel)):
+        return "no key here"
+    known = [field.alias or name for name, field in owner.model_fields.items()]
+    near = get_close_matches(key, known, n=1, cutoff=0.6)
+    return near[0] if near else f"one of {', '.join(known)}"
+
+
+def _purpose(owner: Any, key: int | str) -> str:
+    """Return the first clause of what the model says of its key, in brackets."""
+    if isinstance(owner, type) and issubclass(owner, BaseModel):
+        for name, field in owner.model_fields.items():
+            if key in (name, field.alias) and field.description:
+                clause = re.split(r"[.;:](?:\s|$)", field.description)[0]
+                return f" ({clause[:1].lower()}{clause[1:]})"
+    return ""
+
+
+def _split_position(text: str) -> tuple[str, str]:
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", text, flags=re.DOTALL)
+    if match is None:
+        return text, "somewhere"
+    reason, line, column = match.groups()
+    reason = reason[:1].lower() + reason[1:]
+    return reason, f"line {line}, column {column}" if line else "its end"
+
+
+def _plain(message: str) -> str:
+    text = message.removeprefix("Value error, ").removeprefix("Input should be ").removeprefix("String should ")
+    return re.sub(r"^a valid (?=[aeiou])", "an ", text).replace("a valid ", "a ")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def _refuse(
+    subject: str, found: str, expected: str, todo: str, cause: Exception | None = None
+) -> NoReturn:  # fmt: skip
+    raise ConfigurationError(subject=subject, found=found, expected=expected, todo=todo) from cause
