@@ -1,4 +1,4 @@
-"""The one way from bytes to answers: framing, decode, contract, window, batch, model, answer; it never reads a clock."""
+"""The one way from bytes to answers: framing, decode, contract, window, batch, model, answer; it reads no clock."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +24,7 @@ Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
 # A stream costs a window of memory; a payload that invents stream names must not be able to take all of it.
 MAX_STREAMS = 1024
+MAX_STREAM_NAME = 100
 
 
 class Infer(Protocol):
@@ -33,7 +34,7 @@ class Infer(Protocol):
 
 
 class Refused(NamedTuple):
-    """A sample or a window that gave no answer, for the dead letters: why, of which stream, and the frame if there was one."""
+    """A sample or a window that gave no answer: why, of which stream, and the frame if there was one."""
 
     rejection: Rejection
     stream: str
@@ -67,7 +68,7 @@ class _Due(NamedTuple):
     flags: int
     stuck: tuple[str, ...]
     carry: Carry
-    arrival_ns: int
+    mono_ns: int | None
     raw: bytes
 
 
@@ -111,23 +112,24 @@ class Line:
         self._touched: dict[str, Stream] = {}
         self._columns: tuple[str, ...] | None = None
 
-    def feed(self, data: bytes, arrival_ns: int, now_ns: int | None = None) -> None:
-        """Take bytes as they came; ``arrival_ns`` is the event time of frames that carry none themselves.
+    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None) -> None:
+        """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
 
-        ``now_ns`` (monotonic, as the age needs it) is None in event time: replay, demo, score.
+        ``mono_ns``, the monotonic time of arrival, is what an answer's age counts from; None in event time, where
+        nothing has an age: replay, demo, score.
         """
         if self.framing is None or self._decoder is None:
             raise TypeError("a line without framing and decoder takes readings only")
         for frame in self.framing.feed(data):
-            self.feed_frame(frame, arrival_ns, now_ns)
+            self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def finish(self, arrival_ns: int, now_ns: int | None = None) -> None:
+    def finish(self, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Take the last frame of an input that ended without a line end."""
         if self.framing is not None:
             for frame in self.framing.flush():
-                self.feed_frame(frame, arrival_ns, now_ns)
+                self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def feed_frame(self, frame: bytes | TooLong, arrival_ns: int, now_ns: int | None = None) -> None:
+    def feed_frame(self, frame: bytes | TooLong, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Decode one frame and offer what it says."""
         if isinstance(frame, TooLong):
             self._reject(
@@ -139,11 +141,11 @@ class Line:
         if item is None:
             return
         if type(item) is Reading:
-            self.offer(item, arrival_ns, now_ns, frame)
+            self.offer(item, arrival_ns, mono_ns, frame)
         else:
             self._reject(item, "", frame)  # type: ignore[arg-type] # the only other type decode gives
 
-    def offer(self, reading: Reading, arrival_ns: int, now_ns: int | None = None, raw: bytes = b"") -> None:
+    def offer(self, reading: Reading, arrival_ns: int, mono_ns: int | None = None, raw: bytes = b"") -> None:
         """Take one reading: check it, put it into its stream's window, and note the window it completes."""
         judged = self._contract.judge(reading)
         name = reading.stream
@@ -169,7 +171,7 @@ class Line:
             self.ledger.accepted += 1
             self._samples.append((name, time_ns, values, flags))
             if stream.is_due:
-                self._window_due(stream, name, time_ns, reading.carry, now_ns, raw)
+                self._window_due(stream, name, time_ns, reading.carry, mono_ns, raw)
         elif taken is False:
             self.ledger.duplicate += 1
         else:
@@ -186,7 +188,7 @@ class Line:
         """Windows that are due and not answered yet."""
         return len(self._due)
 
-    def run(self, now_ns: int | None = None) -> None:
+    def run(self) -> None:
         """Answer every window that is due, in batches of the closed list of sizes."""
         due, self._due = self._due, []
         first = 0
@@ -198,13 +200,18 @@ class Line:
                 # The windows have no answer and never will; the ledger must say so whatever becomes of the process.
                 self.ledger.refused["inference_failed"] += len(due) - first
                 raise
-            self._answer(part, self._windows[first : first + size], tensor, scalars(outputs), now_ns)
+            self._answer(part, self._windows[first : first + size], tensor, scalars(outputs))
             first += size
 
-    def take_answers(self) -> list[Answer]:
-        """The answers made since the last call, in order; they count as published once ``published`` says so."""
+    def take_answers(self, now_ns: int | None = None) -> list[Answer]:
+        """The answers made since the last call, in order; they count as published once ``published`` says so.
+
+        ``now_ns`` (monotonic) gives each its age; without it, or in event time, an answer has none.
+        """
         answers, self._answers = self._answers, []
-        return answers
+        if now_ns is None:
+            return answers
+        return [one if one.mono_ns is None else one._replace(age_ns=now_ns - one.mono_ns) for one in answers]
 
     def take_refused(self) -> list[Refused]:
         """What was refused since the last call, samples and windows, in order."""
@@ -268,7 +275,7 @@ class Line:
         self.ledger.restore(change["ledger"])
 
     def _window_due(
-        self, stream: Stream, name: str, time_ns: int, carry: Carry, now_ns: int | None, raw: bytes
+        self, stream: Stream, name: str, time_ns: int, carry: Carry, mono_ns: int | None, raw: bytes
     ) -> None:
         self.ledger.due += 1
         if not stream.is_unbroken:
@@ -278,11 +285,11 @@ class Line:
             )  # fmt: skip
             return
         if len(self._due) == len(self._windows):
-            self.run(now_ns)
+            self.run()
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0)
-        self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, now_ns or 0, raw))
+        self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, mono_ns, raw))
 
     def _answer(
         self,
@@ -290,7 +297,6 @@ class Line:
         windows: NDArray[np.float64],
         tensor: NDArray[Any],
         outputs: Mapping[str, Sequence[float]],
-        now_ns: int | None,
     ) -> None:
         clip = self._clip
         any_clipped = clip is not None and bool(tensor.min() < clip[0] or tensor.max() > clip[1])
@@ -312,10 +318,9 @@ class Line:
             identity = self._identity.copy()
             identity.update(b"%b\n%d\n" % (due.name.encode(), due.time_ns))
             identity.update(windows[row])
-            age_ns = None if now_ns is None else now_ns - due.arrival_ns
             self._answers.append(
                 Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
-                       age_ns, due.carry)
+                       due.mono_ns, None, due.carry)
             )  # fmt: skip
             stream.seq += 1
             stream.switches = switches

@@ -15,7 +15,7 @@ from edge_runtime.flow.line import Model
 from edge_runtime.run import checks
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile
-from edge_runtime.spec.report import Check, Report, Tier
+from edge_runtime.spec.report import LEFT_OUT, Check, Report, Tier
 
 _PROOF: Final = object()
 _T = TypeVar("_T")
@@ -53,15 +53,18 @@ class Booted:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a boot runs against: the machine, its profile, the bindings by line name, and what the device remembers."""
+    """What a boot runs against: the machine, its profile, the bindings by line name, and what the device remembers.
+
+    ``floors`` holds the least security_version by bundle id, ``last_passes`` the environment of each bundle's last pass.
+    """
 
     machine: Machine
     profile: DeviceProfile
     runtime_version: str
     bindings: Mapping[str, Mapping[str, ChannelBinding]] = field(default_factory=dict)
     config_digest: str = ""
-    floor: int = 0
-    last_pass: Mapping[str, str] | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)
+    last_passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
@@ -89,12 +92,13 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
         config_digest=setting.config_digest,
     )  # fmt: skip
     passed = model is not None and not any(c.status == "fail" and c.tier == "required" for c in trial.checks)
+    last_pass = setting.last_passes.get(trial.bundle.get("id", ""))
     report = Report(
         state="OPERATIONAL" if passed else "ERROR",
         checks=tuple(trial.checks),
         bundle=trial.bundle,
         environment=environment,
-        changed_since_last_pass=tuple(changed(setting.last_pass, environment)) if setting.last_pass else (),
+        changed_since_last_pass=tuple(changed(last_pass, environment)) if last_pass is not None else None,
         started=started,
         ms=(time.perf_counter() - begun) * 1000,
         facts=facts,
@@ -126,12 +130,16 @@ class _Trial:
                 "id": manifest.id, "version": manifest.version, "security_version": manifest.security_version,
                 "digest": bundle.digest, "limits": manifest.provenance.limits,
             }  # fmt: skip
-        self._check("rollback_floor", checks.rollback_floor, manifest, setting.floor)
+        floor = setting.floors.get(manifest.id, 0) if manifest is not None else 0
+        self._check("rollback_floor", checks.rollback_floor, manifest, floor)
         variant = self._check("compatibility", checks.compatibility, manifest, setting.profile, setting.machine)
         version = self._check("onnxruntime", checks.onnxruntime)
         provider = setting.profile.providers[0]
         session = self._check("provider", checks.provider, bundle, manifest, variant, setting, version)
-        self.facts |= {"onnxruntime": version or "none", "provider": provider.name, "profile": setting.profile.name}
+        self.facts |= {
+            "onnxruntime": version or "none", "provider": provider.name, "profile": setting.profile.name,
+            "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
+        }  # fmt: skip
         self._check("placement", checks.placement, session, provider)
         goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)
@@ -151,7 +159,7 @@ class _Trial:
     ) -> _T | None:
         """Run one check: ``work`` gives (value, measured, limit) or raises; it is not run without what it needs."""
         if any(need is None for need in needs):
-            self.checks.append(Check(name, tier, "skip", "not checked", "", "what it needs failed above"))
+            self.checks.append(Check(name, tier, "skip", "not checked", "", LEFT_OUT))
             return None
         begun = time.perf_counter()
         try:
@@ -159,7 +167,7 @@ class _Trial:
         except EdgeRuntimeError as error:
             took = (time.perf_counter() - begun) * 1000
             found = f"{error.subject}: found {error.found}"
-            self.checks.append(Check(name, tier, "fail", found, error.expected, error.todo, took))
+            self.checks.append(Check(name, tier, "fail", found, error.expected, error.todo, took, error.exit_code))
             return None
         self.checks.append(Check(name, tier, "pass", measured, limit, "", (time.perf_counter() - begun) * 1000))
         return value

@@ -20,7 +20,7 @@ from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.bundle.verify import hash_known_answer as hash_answer_is_right
 from edge_runtime.device.probe import Machine, needs_x64_quant_precision
 from edge_runtime.engine import session as engine
-from edge_runtime.errors import BundleError, DeviceError, InternalError
+from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, InternalError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.line import Model
 from edge_runtime.run import goldens as stages
@@ -242,7 +242,7 @@ def bindings(
         if sorted(bound) != sorted(names):
             absent = sorted(set(names) - set(bound)) or sorted(set(bound) - set(names))
             what = "no channel" if set(names) - set(bound) else "an unknown channel"
-            raise DeviceError(
+            raise ConfigurationError(
                 subject=f"line {line}, channels", found=f"{what} {', '.join(absent)}",
                 expected=f"exactly {', '.join(names)}", todo=f"correct [line.channels] of {line} in device.toml",
             )  # fmt: skip

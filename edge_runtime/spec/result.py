@@ -42,7 +42,8 @@ class Answer(NamedTuple):
 
     ``time_ns`` is the event time of the newest sample in it (Unix ns), ``id`` the same for the same input and bundle,
     ``seq`` the running number within the stream, ``flags`` bits of ``FLAG_NAMES``, ``stuck`` the channels meant by it,
-    ``age_ns`` the time between that sample's arrival and the answer (None in event time: replay, demo, score).
+    ``mono_ns`` the monotonic time at which that sample arrived and ``age_ns`` what has passed since then (both None in
+    event time: replay, demo, score).
     """
 
     stream: str
@@ -52,5 +53,6 @@ class Answer(NamedTuple):
     outputs: tuple[OutputValue, ...]
     flags: int = 0
     stuck: tuple[str, ...] = ()
+    mono_ns: int | None = None
     age_ns: int | None = None
     carry: tuple[tuple[str, str | float | int | bool | None], ...] = ()

@@ -1,0 +1,296 @@
+"""One line with its doors: a source, the flow, the journal, the sinks; it judges no value itself."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.encode import make_encoder
+from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.printable import printable_share
+from edge_runtime.run.boot import ReadyModel
+from edge_runtime.run.outbox import Entry, Outbox
+from edge_runtime.sinks import make_sink
+from edge_runtime.sinks.dead_letters import DeadLetters
+from edge_runtime.sinks.journal import Journal, JournalFull
+from edge_runtime.sinks.port import Sink
+from edge_runtime.sources import make_source
+from edge_runtime.sources.port import Chunk, Source
+from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
+
+# A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
+WAITING_ANSWERS: Final = 4096
+RETRY_NS: Final = 200_000_000
+# As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
+SUSPECT_BYTES: Final = 2048
+_TEXT_SHARE: Final = 0.7
+
+
+class Lane:
+    """A line of device.toml at work.
+
+    ``turn`` takes what waits, answers it, keeps it and sends it, and says whether there was anything to do; ``due_ns``
+    is when, on the monotonic clock, the next turn is owed without new input.
+    """
+
+    def __init__(
+        self,
+        config: LineConfig,
+        ready: ReadyModel,
+        *,
+        folder: Path,
+        state: Path,
+        run_id: str,
+        wall_ns: Callable[[], int],
+        mono_ns: Callable[[], int],
+        event_time: bool = False,
+    ) -> None:
+        self.name = config.name
+        self._ready = ready
+        self._wall_ns, self._mono_ns = wall_ns, mono_ns
+        manifest = ready.model.manifest
+        source_spec = config.source
+        if hasattr(source_spec, "path"):
+            source_spec = source_spec.model_copy(update={"path": folder / source_spec.path})
+        self.source: Source = make_source(source_spec, wall_ns=wall_ns, mono_ns=mono_ns)
+        self._ages = self.source.live and not event_time
+        channels = manifest.inputs[0].channels
+        bound = {channel.name: config.channels[channel.name] for channel in channels}
+        self.line = Line(
+            name=config.name,
+            model=ready.model,
+            contract=Contract(channels, bound),
+            framing=make_framing(config.framing, config.decode.encoding),
+            decoder=make_decoder(config.decode, bound),
+        )
+        self._sinks: tuple[Sink, ...] = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)
+        self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
+        self._outbox = Outbox(self._sinks)
+        self._outbox_bytes = config.journal.max_bytes
+        self._dead = DeadLetters(
+            state / f"{config.name}.refused.jsonl",
+            max_bytes=config.dead_letters.max_bytes,
+            wall_ns=wall_ns,
+            mono_ns=mono_ns,
+        )
+        self._journal = self._open_journal(config, state)
+        self._stale = ""
+        self._position = 0
+        self._last_answer_ns: int | None = None
+        self._fresh_until_ns = 0
+        window = manifest.window
+        self._fresh_ns = round((window.period_s if window and window.period_s else 60.0) * 3e9)
+        self._offset_ns = wall_ns() - mono_ns()
+        self._retry_ns: int | None = None
+        self._seen_bytes = self._lost_bytes = 0
+        self._seen_text = 1.0
+        self._finished = False
+        # Without a window and hysteresis a restart costs nothing but counts, so the disk is written once a second at
+        # most, and at once only for answers that do not leave. A source that resumes needs its place exactly.
+        self._is_stateless = (
+            self.source.live and not self.source.resumable and (window is None or window.length == 1)
+            and not any(output.flags for output in manifest.outputs)
+        )  # fmt: skip
+        self._unkept = False
+
+    def start(self, wake: threading.Event) -> None:
+        """Take over what the journal kept, then open the source where that left off."""
+        if self._journal is not None:
+            self._restore(self._journal.recovered)
+            self._journal.recovered = []
+        self.source.start(wake, self._position if self.source.resumable else 0)
+
+    def turn(self) -> bool:
+        """Take, answer, keep, send: whether anything was done."""
+        chunks = self._take()
+        for chunk in chunks:
+            self._feed(chunk)
+        if not chunks and self.source.ended and not self._finished:
+            self._finished = True
+            self.line.finish(self._wall_ns(), None)
+        self.line.run()
+        changed = self._collect(self._mono_ns()) or bool(chunks)
+        if changed and not self._is_stateless:
+            self._keep()
+        self._send()
+        if self._is_stateless:
+            self._unkept = self._unkept or changed
+            if self._outbox.is_blocked:
+                self._keep()
+        return changed
+
+    @property
+    def done(self) -> bool:
+        """Whether the source has ended and everything went out."""
+        return self._finished and not self._outbox.is_blocked
+
+    def due_ns(self) -> int | None:
+        """When the next turn is owed without new input: a paced replay, a sink to try again, a disk to sync."""
+        journal = self._journal.due_ns() if self._journal else None
+        times = [time for time in (self.source.due_ns(), self._retry_ns, journal) if time is not None]
+        return min(times, default=None)
+
+    def tick(self) -> None:
+        """Do what is owed once a second: write the dead letters, sync or mend the journal."""
+        self._dead.flush()
+        if self._journal is None:
+            return
+        if self._unkept:
+            self._unkept = False
+            self._keep()
+        due = self._journal.due_ns()
+        try:
+            if self._stale or self._journal.wants_compaction:
+                self._journal.compact(self._saved())
+                self._stale = ""
+            elif due is not None and due <= self._mono_ns():
+                self._journal.sync()
+        except JournalFull as full:
+            self._stale = self._stale or str(full)
+
+    def stop(self) -> None:
+        """Stop taking, answer and send what was taken, keep the rest, and close every door."""
+        self.source.stop()
+        while chunks := self.source.take():
+            for chunk in chunks:
+                self._feed(chunk)
+            self.line.run()
+            self._collect(self._mono_ns())
+        self._send()
+        if self._journal is not None:
+            try:
+                self._journal.compact(self._saved())
+                self._journal.close()
+            except JournalFull as full:
+                self._stale = str(full)
+        self._dead.close()
+        for sink in self._sinks:
+            sink.close()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a sample was accepted within three of the contract's periods (three minutes where it has none)."""
+        return self._mono_ns() < self._fresh_until_ns
+
+    def health(self) -> LineHealth:
+        """What the status says of this line."""
+        manifest = self._ready.model.manifest
+        pending = self.line.pending + len(self._outbox)
+        notes = [*(self._journal.notes if self._journal else ())] + ([self._stale] if self._stale else [])
+        return LineHealth(
+            name=self.name,
+            ledger=LedgerHealth.of(self.line.ledger, pending_samples=0, pending_answers=pending),
+            source=self._source_status(),
+            sinks={sink.name: sink.status() for sink in self._sinks},
+            reopened=self.source.reopened,
+            bundle=BundleIdentity(manifest.id, manifest.version, self._ready.model.digest),
+            provider=self._ready.profile.providers[0].name,
+            last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
+            journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
+            dead_letters=self._dead.status(),
+        )
+
+    def _take(self) -> list[Chunk]:
+        if not self.source.live and len(self._outbox) >= WAITING_ANSWERS:
+            return []
+        return self.source.take()
+
+    def _feed(self, chunk: Chunk) -> None:
+        framing = self.line.framing
+        if framing is not None and (chunk.fresh or chunk.lost_before):
+            # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
+            framing.restore(discarding=True)
+        self._lost_bytes += chunk.lost_before
+        self._seen_bytes += len(chunk.data)
+        if not self.line.ledger.accepted:
+            self._seen_text = printable_share(chunk.data)
+        accepted = self.line.ledger.accepted
+        if self._ages:
+            self.line.feed(chunk.data, chunk.mono_ns + self._offset_ns, chunk.mono_ns)
+        else:
+            self.line.feed(chunk.data, chunk.time_ns, None)
+        if self.line.ledger.accepted > accepted:
+            self._fresh_until_ns = self._mono_ns() + self._fresh_ns
+        self._position = chunk.position
+
+    def _collect(self, now_ns: int) -> bool:
+        answers = self.line.take_answers(now_ns if self._ages else None)
+        for answer in answers:
+            self._outbox.add(Entry(answer.id, tuple(encode(answer) for encode in self._encoders)))
+            self._last_answer_ns = answer.time_ns
+        refused = self.line.take_refused()
+        for one in refused:
+            self._dead.add(one.rejection, time_ns=self._wall_ns(), line=self.name, stream=one.stream, raw=one.raw)
+        dropped = self._outbox.drop_oldest(self._outbox_bytes)
+        if dropped:
+            self.line.ledger.answers_dropped["outbox_full"] += dropped
+        return bool(answers or refused)
+
+    def _keep(self) -> None:
+        """Bring what changed into the journal in one transaction, before any answer of it leaves."""
+        journal = self._journal
+        if journal is None:
+            return
+        record = self.line.take_changes() | self._outbox.take_changes() | self._place()
+        if self._stale:
+            return  # a snapshot will mend it: a record after a hole would be worth nothing
+        try:
+            journal.commit(record)
+        except JournalFull as full:
+            self._stale = str(full)
+
+    def _send(self) -> None:
+        self.line.published(self._outbox.deliver())
+        self._retry_ns = self._mono_ns() + RETRY_NS if self._outbox.is_blocked else None
+
+    def _place(self) -> dict[str, Any]:
+        """Where the source and the sinks stand, as JSON can hold it."""
+        framing = self.line.framing
+        return {
+            "position": self._position - (framing.pending_bytes if framing else 0),
+            "discarding": framing.discarding if framing else False,
+            "sinks": [sink.position() for sink in self._sinks],
+        }
+
+    def _saved(self) -> dict[str, Any]:
+        return {"line": self.line.saved()} | self._outbox.saved() | self._place()
+
+    def _restore(self, records: Sequence[Mapping[str, Any]]) -> None:
+        if not records:
+            return
+        snapshot: Mapping[str, Any] | None = records[0].get("snapshot")
+        changes = list(records if snapshot is None else records[1:])
+        self.line.restore(None if snapshot is None else snapshot["line"], changes)
+        whole = changes if snapshot is None else [snapshot, *changes]
+        last = whole[-1]
+        self._position = last["position"]
+        if self.source.resumable and self.line.framing is not None:
+            self.line.framing.restore(discarding=last["discarding"])
+        self._outbox.restore(whole, last["sinks"])
+
+    def _open_journal(self, config: LineConfig, state: Path) -> Journal | None:
+        enabled = config.journal.enabled
+        if enabled == "off" or (enabled == "auto" and not self.source.live):
+            return None
+        identity = hashlib.sha256(self._ready.model.digest.encode())
+        identity.update(config.model_dump_json(include={"name", "source", "framing", "decode", "channels"}).encode())
+        return Journal.open(
+            state / f"{config.name}.journal",
+            identity=identity.hexdigest(),
+            sync_s=config.journal.sync_s,
+            mono_ns=self._mono_ns,
+            max_bytes=config.journal.max_bytes,
+        )
+
+    def _source_status(self) -> str:
+        text = self.source.status()
+        if self._lost_bytes:
+            text += f" {self._lost_bytes} bytes were lost to a full queue."
+        if not self.line.ledger.accepted and self._seen_bytes > SUSPECT_BYTES and self._seen_text < _TEXT_SHARE:
+            text += f" No valid frame in {self._seen_bytes} bytes, mostly unprintable: wrong baud rate or parity?"
+        return text

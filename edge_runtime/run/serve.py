@@ -1,0 +1,163 @@
+"""Boots every line of a device file and serves them once all are proven; a refused bundle publishes nothing."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from types import FrameType
+from typing import Final
+
+from edge_runtime.errors import ConfigurationError, TemporaryError
+from edge_runtime.run.boot import Booted, ReadyModel, boot
+from edge_runtime.run.config import LoadedConfig, load_config, state_folder
+from edge_runtime.run.lane import Lane
+from edge_runtime.run.loop import Loop
+from edge_runtime.run.setting import remember_pass, setting_for
+from edge_runtime.spec.report import Report, State
+from edge_runtime.status.health import Health, timestamp, write_status
+from edge_runtime.status.notify import ServiceNotice
+
+_ERROR_WAIT_S: Final = 1.0
+
+
+def main(args: Namespace) -> int:
+    """Serve the lines of ``args.config`` until SIGTERM or SIGINT; the exit codes are those of docs/exit_codes.md."""
+    loaded = load_config(Path(args.config))
+    state = state_folder(loaded)
+    _make_folder(state)
+    service = Service(loaded, state)
+    return service.run(exit_on_refusal=args.exit_on_refusal)
+
+
+class Service:
+    """One process serving one device file: boots, then serves, or stays up in ERROR and says why."""
+
+    def __init__(self, loaded: LoadedConfig, state: Path) -> None:
+        self._loaded = loaded
+        self._state = state
+        self._run_id = token_hex(4)
+        self._notice = ServiceNotice.of_this_process()
+        self._lanes: tuple[Lane, ...] = ()
+        self._stop = threading.Event()
+        self._loop: Loop | None = None
+
+    def run(self, *, exit_on_refusal: bool) -> int:
+        """Boot and serve; gives the exit code."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        self._write("TESTING", "the self-test runs", ready=False)
+        reports, models = self._boot()
+        refused = [report for report in reports if report.state != "OPERATIONAL"]
+        if refused:
+            return self._stay_in_error(refused, exit_on_refusal=exit_on_refusal)
+        self._serve(models)
+        self._notice.stopping()
+        self._write("OPERATIONAL", "stopped", ready=False, live=False)
+        return 0
+
+    def _boot(self) -> tuple[list[Report], dict[str, ReadyModel]]:
+        """Boot each bundle once for all the lines that it serves."""
+        reports, models = [], {}
+        config = self._loaded.config
+        for path in dict.fromkeys(self._loaded.resolve(line.bundle) for line in config.line):
+            lines = [line for line in config.line if self._loaded.resolve(line.bundle) == path]
+            setting = setting_for(self._loaded, path, state=self._state)
+            booted: Booted = boot(path, setting)
+            reports.append(booted.report)
+            _say(_verdict(booted.report))
+            if booted.ready is not None:
+                remember_pass(self._state, booted.report)
+                models |= {line.name: booted.ready for line in lines}
+        return reports, models
+
+    def _serve(self, models: dict[str, ReadyModel]) -> None:
+        self._lanes = tuple(
+            Lane(
+                line,
+                models[line.name],
+                folder=self._loaded.folder,
+                state=self._state,
+                run_id=self._run_id,
+                wall_ns=time.time_ns,
+                mono_ns=time.monotonic_ns,
+            )
+            for line in self._loaded.config.line
+        )
+        self._loop = Loop(self._lanes, self._every_tick, time.monotonic_ns)
+        if self._stop.is_set():
+            self._loop.stop()
+        self._write("OPERATIONAL", "every check passed", ready=True)
+        self._notice.ready("serving")
+        self._loop.run()
+
+    def _stay_in_error(self, refused: list[Report], *, exit_on_refusal: bool) -> int:
+        failed = [check for report in refused for check in report.failures(frozenset(("required",)))]
+        first = failed[0]
+        reason = f"{refused[0].bundle.get('path')}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
+        self._write("ERROR", reason, ready=False)
+        self._notice.status(f"ERROR: {reason}")
+        if exit_on_refusal:
+            return first.code
+        _say("staying up in ERROR and publishing nothing; edge-runtime status says why")
+        while not self._stop.wait(_ERROR_WAIT_S):
+            self._notice.watchdog()
+            self._write("ERROR", reason, ready=False)
+        self._write("ERROR", "stopped", ready=False, live=False)
+        return 0
+
+    def _every_tick(self) -> None:
+        self._notice.watchdog()
+        self._write("OPERATIONAL", "every check passed", ready=True)
+
+    def _write(self, state: State, reason: str, *, ready: bool, live: bool = True) -> None:
+        health = Health(
+            time=timestamp(time.time_ns()),
+            pid=os.getpid(),
+            run_id=self._run_id,
+            state=state,
+            reason=reason,
+            live=live,
+            ready=ready,
+            fresh=ready and bool(self._lanes) and all(lane.is_fresh for lane in self._lanes),
+            profile=self._loaded.config.profile,
+            lines=tuple(lane.health() for lane in self._lanes),
+        )
+        # The status is told, never obeyed: a full disk must not stop the answers.
+        with suppress(TemporaryError):
+            write_status(self._state, health)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop.set()
+        if self._loop is not None:
+            self._loop.stop()
+
+
+def _make_folder(state: Path) -> None:
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o750)
+    except OSError as error:
+        raise ConfigurationError(
+            subject="state folder", found=f"{state}: {error.strerror}", expected="a folder this user can write",
+            todo="set state_dir in the device file, or give the user the folder",
+        ) from error  # fmt: skip
+
+
+def _verdict(report: Report) -> str:
+    name = f"{report.bundle.get('id', report.bundle.get('path'))} {report.bundle.get('version', '')}".strip()
+    failed = [check for check in report.checks if check.status == "fail"]
+    if report.state == "OPERATIONAL":
+        passed = sum(check.status == "pass" for check in report.checks)
+        slow = f"; wanted but not met: {', '.join(check.id for check in failed)}" if failed else ""
+        return f"{name}: self-test passed, {passed} checks in {report.ms:.0f} ms{slow}"
+    first = failed[0]
+    return f"{name}: refused at {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"edge-runtime: {text}\n")
+    sys.stderr.flush()
