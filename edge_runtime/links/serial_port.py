@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import serial  # type: ignore[import-untyped]
 from serial.tools import list_ports  # type: ignore[import-untyped]
@@ -39,11 +39,11 @@ _FAILURES: tuple[type[Exception], ...] = (OSError, TypeError, ValueError, *_TERM
 _PARITY = {"none": serial.PARITY_NONE, "even": serial.PARITY_EVEN, "odd": serial.PARITY_ODD}
 
 
-class LinkAbsent(Exception):  # noqa: N818 (it names a state of the world, not a fault of ours)
+class LinkAbsent(Exception):
     """The port could not be opened; one plain sentence says why. It may come: try again."""
 
 
-class LinkLost(Exception):  # noqa: N818 (as above)
+class LinkLost(Exception):
     """The port was open and is gone; one plain sentence says how. Close it and open anew."""
 
 
@@ -55,6 +55,16 @@ class KnownPort(Protocol):
     pid: int | None
     serial_number: str | None
     interface: str | None
+
+
+class PortState(NamedTuple):
+    """One port the system shows: may this user open it, which group may, and who else has it open (empty: nobody)."""
+
+    device: str
+    description: str
+    permitted: bool
+    group: str
+    holders: str
 
 
 class SerialPort:
@@ -178,6 +188,23 @@ def describe(port: KnownPort) -> str:
 def known_ports() -> list[str]:
     """Every serial port the system shows now, described for a person."""
     return [describe(port) for port in _comports()]
+
+
+def port_states() -> list[PortState]:
+    """Every serial port the system shows now, with what stands in the way of opening it. Raises LinkAbsent.
+
+    None is opened: that alone would restart many a board.
+    """
+    return [
+        PortState(
+            device=port.device,
+            description=describe(port),
+            permitted=os.access(port.device, os.R_OK | os.W_OK),
+            group=_owner_group(port.device),
+            holders=_holders(port.device),
+        )
+        for port in _comports()
+    ]
 
 
 def _comports() -> list[KnownPort]:

@@ -1,6 +1,7 @@
 """Floor 4, where bytes come from; no byte is interpreted here."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from edge_runtime.sources.port import Source
 from edge_runtime.sources.replay_file import ReplayFile
@@ -16,12 +17,16 @@ def make_source(
     *,
     wall_ns: Callable[[], int],
     mono_ns: Callable[[], int],
+    folder: Path = Path(),
 ) -> Source:
-    """Make the source that ``spec`` describes, not yet started; the clocks count nanoseconds."""
+    """Make the source that ``spec`` describes, not yet started.
+
+    The clocks count nanoseconds; ``folder`` is where a relative path begins.
+    """
     match spec:
         case SerialSource():
             return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns)
         case StandardInput():
             return StandardInputSource(wall_ns=wall_ns, mono_ns=mono_ns)
         case ReplaySource():
-            return ReplayFile(spec.path, spec.speed, wall_ns=wall_ns, mono_ns=mono_ns)
+            return ReplayFile(folder / spec.path, spec.speed, wall_ns=wall_ns, mono_ns=mono_ns)

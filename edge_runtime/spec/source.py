@@ -1,6 +1,5 @@
 """Where a line's bytes come from, as written in device.toml; it opens nothing."""
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -105,7 +104,7 @@ class ReplaySource(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["replay"] = "replay"
-    path: Path = Field(description="The file.")
+    path: str = Field(min_length=1, description="The file, from device.toml's folder on.")
     speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["max"] = Field(
         "max",
         description="Times the recorded pace, or max for as fast as it is taken. A plain file has no pace of its own.",

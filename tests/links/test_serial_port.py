@@ -1,5 +1,6 @@
 import errno
 import os
+import socket
 import subprocess
 import sys
 import termios
@@ -301,6 +302,42 @@ def test_a_tcp_serial_server_that_is_not_there():
         url = device.url
     with pytest.raises(LinkAbsent, match=r"socket://127.0.0.1:\d+: cannot be opened \(.*refused"):
         open_port(SerialSource(port=url))
+
+
+def test_a_reset_connection_leaves_no_open_socket():
+    with TcpDevice() as device:
+        port = open_port(SerialSource(port=device.url))
+        device.accept()
+        device.reset()
+        with pytest.raises(LinkLost, match="closed by the other side"):
+            read_until(port, 1)
+        port.close()
+        assert port._socket.fileno() == -1
+
+
+def test_what_came_just_before_the_end_still_counts():
+    class Ending:
+        """Gives one byte, then the end."""
+
+        def __init__(self):
+            self._socket = socket.socket()
+            self.first = True
+
+        def read(self, _size):
+            if not self.first:
+                msg = "socket disconnected"
+                raise serial.SerialException(msg)
+            self.first = False
+            return b"x"
+
+        def close(self):
+            pass
+
+    port = SerialPort(Ending(), "socket://server:1")
+    assert port.read() == b"x"
+    with pytest.raises(LinkLost, match="socket://server:1: the connection was closed"):
+        port.read()
+    port.close()
 
 
 def test_an_unknown_url():

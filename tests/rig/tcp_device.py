@@ -1,6 +1,7 @@
 """A TCP serial server (as ser2net is) on the loopback interface, for one connection at a time."""
 
 import socket
+import struct
 from typing import Self
 
 PATIENCE_S = 20.0
@@ -32,6 +33,12 @@ class TcpDevice:
             msg = "nobody is connected"
             raise RuntimeError(msg)
         self._peer.sendall(data)
+
+    def reset(self) -> None:
+        """End the connection without a goodbye (RST), as a server that restarted does."""
+        if self._peer is not None:
+            self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.hang_up()
 
     def hang_up(self) -> None:
         """Close the connection; the next may come."""

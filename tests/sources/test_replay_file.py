@@ -1,4 +1,5 @@
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -189,11 +190,11 @@ def test_stop_ends_it(recording, clock):
     [
         (SerialSource(port="COM3"), "serial COM3"),
         (StandardInput(), "standard input"),
-        (ReplaySource(path="a.rec"), "replay of a.rec"),
+        (ReplaySource(path="a.rec"), "replay of there/a.rec"),
     ],
 )
 def test_every_spec_has_its_source(spec, name, clock):
-    source = make_source(spec, wall_ns=clock.wall_ns, mono_ns=clock.mono_ns)
+    source = make_source(spec, folder=Path("there"), wall_ns=clock.wall_ns, mono_ns=clock.mono_ns)
     assert source.name == name
     assert not source.ended
     assert source.status() == "not started"

@@ -1,4 +1,5 @@
 import os
+import select
 import threading
 
 import pytest
@@ -78,6 +79,7 @@ def test_stop_while_the_writer_is_held_back(pipe):
     os.write(pipe["write"], b"a" * 1000)
     until(lambda: source.waiting, wake, "bytes")
     os.write(pipe["write"], b"b" * 1000)
+    until(lambda: not select.select([pipe["read"]], [], [], 0)[0], wake, "the reader to hold the second write")
     source.stop()
     assert source._thread.over
 
