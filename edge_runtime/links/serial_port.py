@@ -130,10 +130,7 @@ class SerialPort:
 
 def open_port(spec: SerialSource) -> SerialPort:
     """Find the port anew, set its lines, open it exclusively. Raises LinkAbsent."""
-    name = spec.port if spec.match is None else resolve(spec.match, _comports())
-    if name is None:
-        msg = "neither port nor match is given"
-        raise LinkAbsent(msg)
+    name = _name(spec)
     try:
         port = serial.serial_for_url(
             name,
@@ -158,6 +155,16 @@ def open_port(spec: SerialSource) -> SerialPort:
     with contextlib.suppress(*_FAILURES, AttributeError, NotImplementedError):
         port.set_low_latency_mode(True)
     return SerialPort(port, name)
+
+
+def find_port(spec: SerialSource) -> str:
+    """Name the device, without opening it; a port behind a URL is taken at its word. Raises LinkAbsent."""
+    name = _name(spec)
+    # Windows has no files for its ports.
+    if "://" not in name and os.name == "posix" and not Path(name).exists():
+        msg = f"{name}: no such device; plug it in or correct the name"
+        raise LinkAbsent(msg)
+    return name
 
 
 def resolve(match: SerialMatch, ports: Iterable[KnownPort]) -> str:
@@ -205,6 +212,14 @@ def port_states() -> list[PortState]:
         )
         for port in _comports()
     ]
+
+
+def _name(spec: SerialSource) -> str:
+    name = spec.port if spec.match is None else resolve(spec.match, _comports())
+    if name is None:
+        msg = "neither port nor match is given"
+        raise LinkAbsent(msg)
+    return name
 
 
 def _comports() -> list[KnownPort]:

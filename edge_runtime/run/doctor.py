@@ -19,8 +19,6 @@ from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_profile import DeviceProfile
 
 SCHEMA: Final = "edge-runtime/doctor/1"
-# Filled in once the record that `run` commits for a sample is settled and measured.
-RECORD_BYTES: Final[int | None] = None
 
 _WORDS: Final = {"ok": "Ok", "warn": "Warn", "fail": "Fail", "skipped": "Skipped"}
 _ANY_ONNXRUNTIME: Final = "pip install 'edge-runtime[cpu]' (gpu, openvino), or the vendor's wheel on a Jetson"
@@ -100,7 +98,7 @@ def _lines(loaded: LoadedConfig | None) -> list[Finding]:
     found = [look.storage(loaded)]
     for line in loaded.config.line:
         finding, manifest = look.bundle(loaded, line)
-        found += [finding, look.bytes_a_day(line, manifest, RECORD_BYTES)]
+        found += [finding, look.bytes_a_day(line, manifest)]
     return found
 
 

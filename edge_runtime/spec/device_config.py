@@ -33,8 +33,8 @@ class JournalConfig(BaseModel):
     max_bytes: int = Field(
         default=4 * _MIB,
         ge=65_536,
-        description="Size from which the file is written anew from what still counts; it stays larger only while"
-        " answers cannot be sent.",
+        description="What answers that cannot be sent may take before the oldest are dropped, and the size from which"
+        " the file is written anew from what still counts.",
     )
 
 

@@ -86,7 +86,8 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
         case "string_pattern_mismatch":
             expected = f"a text like {bounds['pattern']}{_purpose(owner, path[-1])}"
         case "tuple_type" if isinstance(fault["input"], dict):
-            expected = f"an array of tables, each begun with [[{re.sub(r'[[][0-9]+]', '', place)}]]"
+            begin = re.sub(r"\[\d+\]", "", place)
+            expected = f"an array of tables, each begun with [[{begin}]]"
         case "value_error" if isinstance(fault["input"], dict):
             found, expected = f"a mistake ({expected})", "keys that agree"
     order = _TOLD_FIRST.index(kind) if kind in _TOLD_FIRST else len(_TOLD_FIRST)

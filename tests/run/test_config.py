@@ -1,0 +1,312 @@
+"""device.toml read once and whole: each mistake is one plain line, and paths and the state folder are found."""
+
+import hashlib
+import json
+import os
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.run.config import load_config, main, state_folder
+
+GOOD = """\
+schema = "edge-runtime/device/1"
+[[line]]
+name = "frost"
+bundle = "bundles/frost"
+source = { kind = "serial", port = "/dev/ttyUSB0", baud = 9600 }
+[line.decode]
+format = "csv"
+columns = "header"
+time = { field = "time", format = "iso8601" }
+[line.channels]
+air_temperature = { field = "t", unit = "[degF]" }
+[[line.sink]]
+kind = "stdout"
+"""
+SOURCE = 'kind = "serial", port = "/dev/ttyUSB0", baud = 9600'
+CHANNEL = 'field = "t", unit = "[degF]"'
+SEE = "see docs/device_toml.md"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "device.toml"
+    file.write_text(GOOD)
+    return file
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(path)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line.replace(f"{path.parent}{os.sep}", "")
+
+
+def test_a_good_file(path: Path) -> None:
+    loaded = load_config(path)
+    assert loaded.config.line[0].name == "frost"
+    assert loaded.digest == hashlib.sha256(GOOD.encode()).hexdigest()
+    assert loaded.resolve(loaded.config.line[0].bundle) == path.parent / "bundles" / "frost"
+    assert loaded.profile is None
+
+
+def test_the_folder_is_absolute_wherever_the_command_ran(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    loaded = load_config(Path("device.toml"))
+    monkeypatch.chdir("/")
+    assert loaded.folder == path.parent
+
+
+def test_a_byte_order_mark_is_no_mistake(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load_config(path).config.line
+
+
+MISTAKES = {
+    "unknown key": (
+        ("baud =", "bauds ="),
+        f"device.toml, line[0].source.bauds: found an unknown key; expected baud; {SEE}",
+    ),
+    "unknown key, two mistakes": (
+        ('bundle = "bundles/frost"', 'bundel = "bundles/frost"'),
+        f"device.toml, line[0].bundel: found an unknown key; expected bundle; {SEE}",
+    ),
+    "unknown table": (
+        ("[line.channels]", "[line.chanels]"),
+        f"device.toml, line[0].chanels: found an unknown key; expected channels; {SEE}",
+    ),
+    "unknown key, none near": (
+        ("schema =", "zzz = 1\nschema ="),
+        f"device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, line; {SEE}",
+    ),
+    "unknown key in a channel": (
+        ("unit =", "units ="),
+        f"device.toml, line[0].channels.air_temperature.units: found an unknown key; expected unit; {SEE}",
+    ),
+    "unknown key in a sink": (
+        ('kind = "stdout"', 'kind = "stdout"\nnames = "a"'),
+        f"device.toml, line[0].sink[0].names: found an unknown key; expected name; {SEE}",
+    ),
+    "text for a number": (
+        ("9600", '"9600"'),
+        f"device.toml, line[0].source.baud: found '9600'; expected an integer; {SEE}",
+    ),
+    "truth value for a number": (
+        ("9600", "true"),
+        f"device.toml, line[0].source.baud: found true; expected an integer; {SEE}",
+    ),
+    "number for a text": (
+        ('name = "frost"', "name = 7"),
+        f"device.toml, line[0].name: found 7; expected a string; {SEE}",
+    ),
+    "out of bounds": (
+        ("9600", "0"),
+        f"device.toml, line[0].source.baud: found 0; expected greater than 0; {SEE}",
+    ),
+    "not a number": (
+        ("[line.channels]", "[line.journal]\nsync_s = nan\n[line.channels]"),
+        f"device.toml, line[0].journal.sync_s: found nan; expected a finite number; {SEE}",
+    ),
+    "one of several": (
+        ("[line.channels]", "[line.journal]\nenabled = true\n[line.channels]"),
+        f"device.toml, line[0].journal.enabled: found true; expected 'auto', 'on' or 'off'; {SEE}",
+    ),
+    "wrong kind": (
+        ('"serial"', '"tcp"'),
+        f"device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay'; {SEE}",
+    ),
+    "no kind": (
+        ('kind = "serial", ', ""),
+        f"device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay'; {SEE}",
+    ),
+    "wrong format": (
+        ('format = "csv"', 'format = "xml"'),
+        f"device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern'; {SEE}",
+    ),
+    "one of two types": (
+        (SOURCE, 'kind = "replay", path = "x", speed = "slow"'),
+        f"device.toml, line[0].source.speed: found 'slow'; expected a number or 'max'; {SEE}",
+    ),
+    "missing key": (
+        ('bundle = "bundles/frost"\n', ""),
+        (
+            "device.toml, line[0].bundle: found no such key; expected it to be there "
+            f"(the bundle, a folder or a .tar of it, from device.toml's folder on); {SEE}"
+        ),
+    ),
+    "missing schema": (
+        ('schema = "edge-runtime/device/1"\n', ""),
+        f'device.toml, schema: found no such key; expected it to be there ("edge-runtime/device/1"); {SEE}',
+    ),
+    "another schema": (
+        ("device/1", "device/2"),
+        f"device.toml, schema: found 'edge-runtime/device/2'; expected 'edge-runtime/device/1'; {SEE}",
+    ),
+    "odd name": (
+        ('name = "frost"', 'name = "Frost 1"'),
+        (
+            "device.toml, line[0].name: found 'Frost 1'; expected a text like ^[a-z0-9][a-z0-9_-]{0,63}$ "
+            f"(the line's own name, in reports and in the state folder); {SEE}"
+        ),
+    ),
+    "a table for an array of tables": (
+        ("[[line.sink]]", "[line.sink]"),
+        f"device.toml, line[0].sink: found a table; expected an array of tables, each begun with [[line.sink]]; {SEE}",
+    ),
+    "no sink": (
+        ('[[line.sink]]\nkind = "stdout"\n', ""),
+        f"device.toml, line[0].sink: found no such key; expected it to be there (where the answers go); {SEE}",
+    ),
+    "port and match": (
+        ("baud = 9600", "match = { vid = 1 }"),
+        (
+            "device.toml, line[0].source: found a mistake (give exactly one of port and match; found both); "
+            f"expected keys that agree; {SEE}"
+        ),
+    ),
+    "unit twice": (
+        (CHANNEL, f'{CHANNEL}, unit_field = "u"'),
+        (
+            "device.toml, line[0].channels.air_temperature: found a mistake "
+            f"(unit '[degF]' and unit_field 'u' both say the unit; keep one); expected keys that agree; {SEE}"
+        ),
+    ),
+    "a date that is none": (
+        (CHANNEL, f'{CHANNEL}, correction = {{ date = "soon" }}'),
+        (
+            "device.toml, line[0].channels.air_temperature.correction.date: found 'soon'; "
+            f"expected a date in the format YYYY-MM-DD, input is too short; {SEE}"
+        ),
+    ),
+    "no TOML": (
+        ('name = "frost"', "name ="),
+        "device.toml, line 3, column 7: found invalid value; expected TOML; correct that line",
+    ),
+    "a key twice": (
+        ('name = "frost"', 'name = "frost"\nname = "frost"'),
+        "device.toml, line 4, column 15: found cannot overwrite a value; expected TOML; correct that line",
+    ),
+    "cut off": (
+        ('kind = "stdout"\n', "kind = "),
+        "device.toml, its end: found invalid value; expected TOML; correct that line",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(path: Path, name: str) -> None:
+    (before, after), message = MISTAKES[name]
+    text = GOOD.replace(before, after, 1)
+    assert text != GOOD
+    path.write_text(text)
+    assert refusal(path) == message
+
+
+def second(name: str, source: str) -> str:
+    line = GOOD.partition("\n")[2]
+    return GOOD + line.replace('"frost"', f'"{name}"', 1).replace(SOURCE, source)
+
+
+def test_two_lines_of_one_name(path: Path) -> None:
+    path.write_text(second("frost", 'kind = "stdin"'))
+    assert refusal(path) == (
+        "device.toml: found a mistake (2 lines are called 'frost'; give each line its own name); "
+        f"expected keys that agree; {SEE}"
+    )
+
+
+def test_two_lines_of_one_port(path: Path) -> None:
+    path.write_text(second("other", SOURCE))
+    assert "2 lines read the port '/dev/ttyUSB0'; a port has one reader; use one line" in refusal(path)
+
+
+def test_two_lines_of_standard_input(path: Path) -> None:
+    path.write_text(second("other", 'kind = "stdin"').replace(SOURCE, 'kind = "stdin"'))
+    assert "one line that reads standard input; frost and other both do" in refusal(path)
+
+
+def test_no_line_at_all(path: Path) -> None:
+    path.write_text('schema = "edge-runtime/device/1"\nline = []\n')
+    assert refusal(path) == f"device.toml, line: found nothing; expected at least 1; {SEE}"
+
+
+def test_no_utf_8(path: Path) -> None:
+    path.write_bytes(GOOD.encode() + b"# 5 \xb0C\n")
+    assert refusal(path) == "device.toml, line 14: found byte 0xb0; expected UTF-8 text; save it as UTF-8"
+
+
+def test_too_large(path: Path) -> None:
+    path.write_text("# padding\n" * 200_000)
+    assert refusal(path) == (
+        "device.toml: found 1048577 bytes; expected at most 1048576; give the file that was written by hand"
+    )
+
+
+def test_nested_too_deeply(path: Path) -> None:
+    path.write_text("a = " + "[" * 5000 + "]" * 5000)
+    assert "device.toml" in refusal(path)
+
+
+def test_not_there(path: Path) -> None:
+    path.unlink()
+    assert refusal(path) == (
+        "device file device.toml: found No such file or directory; expected a readable TOML file; "
+        "correct the path, or write one: see docs/device_toml.md"
+    )
+
+
+def test_a_folder(path: Path) -> None:
+    assert "found Is a directory; expected a readable TOML file" in refusal(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("profile", "found"), [("generic_x86", "generic_x86"), ("own/p.toml", "{}/own/p.toml"), ("p.toml", "{}/p.toml")]
+)
+def test_a_profiles_file_is_found_from_the_device_files_folder(path: Path, profile: str, found: str) -> None:
+    path.write_text(GOOD.replace("[[line]]", f'profile = "{profile}"\n[[line]]', 1))
+    assert load_config(path).profile == found.format(path.parent)
+
+
+def test_the_state_folder_in_its_order(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_config(path)
+    system = tmp_path / "var" / "lib" / "edge-runtime"
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert state_folder(loaded, {}, system) == Path("/home/somebody/.local/state/edge-runtime")
+    assert state_folder(loaded, {"XDG_STATE_HOME": "/x"}, system) == Path("/x/edge-runtime")
+    system.parent.mkdir(parents=True)
+    assert state_folder(loaded, {"XDG_STATE_HOME": "/x"}, system) == system
+    assert state_folder(loaded, {"STATE_DIRECTORY": "/run/a:/run/b"}, system) == Path("/run/a")
+    path.write_text(GOOD.replace("[[line]]", 'state_dir = "state"\n[[line]]', 1))
+    assert state_folder(load_config(path), {"STATE_DIRECTORY": "/run/a"}, system) == path.parent / "state"
+
+
+def test_the_state_folder_is_never_inside_a_bundle(path: Path) -> None:
+    path.write_text(GOOD.replace("[[line]]", 'state_dir = "bundles/frost/../frost/state"\n[[line]]', 1))
+    with pytest.raises(ConfigurationError) as caught:
+        state_folder(load_config(path))
+    assert "inside the bundle of line frost; expected a folder outside every bundle" in str(caught.value)
+
+
+def test_without_a_home_the_state_folder_must_be_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(ConfigurationError) as caught:
+        state_folder(load_config(path), {}, Path("/nowhere/at/all"))
+    assert str(caught.value).endswith("name one with state_dir")
+
+
+def test_config_show_prints_every_default(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Namespace(config=str(path))) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["bundles"] == {"frost": str(path.parent / "bundles" / "frost")}
+    assert shown["config"]["schema"] == "edge-runtime/device/1"
+    line = shown["config"]["line"][0]
+    assert line["source"]["parity"] == "none"
+    assert line["journal"]["sync_s"] == 1.0
+    assert line["decode"]["separator"] == ","

@@ -1,0 +1,323 @@
+"""What doctor says of made-up machines and device files; "not checked" never reads as passed."""
+
+import json
+import os
+import re
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edge_runtime.device.data import data_folder
+from edge_runtime.device.probe import Machine, probe
+from edge_runtime.engine import session as engine
+from edge_runtime.links.serial_port import LinkAbsent, PortState
+from edge_runtime.run import findings as look
+from edge_runtime.run.config import load_config
+from edge_runtime.run.doctor import examine, main
+from edge_runtime.run.findings import Finding
+from edge_runtime.spec.manifest import parse
+from tests.device import trees
+
+BUNDLES = data_folder("bundles")
+CONFIG = """\
+schema = "edge-runtime/device/1"
+state_dir = "state"
+[[line]]
+name = "frost"
+bundle = "frost"
+source = { kind = "stdin" }
+decode = { format = "csv", columns = "header" }
+channels = { air_temperature = { field = "t", unit = "[degF]" } }
+sink = [{ kind = "stdout" }]
+"""
+PORT = PortState("/dev/ttyUSB0", "/dev/ttyUSB0 vid=0x0403 pid=0x6001", permitted=True, group="dialout", holders="")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return probe(trees.vnni(tmp_path / "machine"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "frost").symlink_to(BUNDLES / "frost")
+    path = tmp_path / "device.toml"
+    path.write_text(CONFIG)
+    monkeypatch.setattr(look, "port_states", lambda: [PORT])
+    return path
+
+
+def named(found: list[Finding], subject: str) -> Finding:
+    return next(one for one in found if one.subject == subject)
+
+
+def test_a_good_machine_and_file(machine: Machine, config: Path) -> None:
+    found = examine(replace(machine, glibc="2.36"), config)
+    assert {one.subject for one in found if one.status != "ok"} == set()
+    assert named(found, "configuration").text == f"{config}, lines: frost"
+    assert named(found, "profile").text.startswith("generic_x86 ")
+    assert named(found, "provider CPUExecutionProvider").text == "ran a model of one node, with the right answer"
+    assert named(found, "bundle of line frost").text.startswith("frost ")
+    assert not (config.parent / "state").exists()
+
+
+def test_without_a_file_what_needs_it_is_not_checked(machine: Machine) -> None:
+    found = examine(machine, None)
+    for subject in ("configuration", "state folder", "bundles", "disk"):
+        assert named(found, subject).status == "skipped"
+        assert named(found, subject).text.startswith("not checked")
+    assert named(found, "profile").status == "ok"
+
+
+def test_every_skipped_finding_says_that_it_was_not_checked(config: Path) -> None:
+    config.write_text("nonsense")
+    found = examine(Machine(), config)
+    skipped = [one for one in found if one.status == "skipped"]
+    assert len(skipped) >= 6
+    assert all("not checked" in one.text for one in skipped)
+
+
+def test_a_wrong_file_fails_and_the_rest_is_still_looked_at(machine: Machine, config: Path) -> None:
+    config.write_text(CONFIG.replace("bundle =", "bundel ="))
+    found = examine(machine, config)
+    assert named(found, "configuration") == Finding(
+        "configuration",
+        "fail",
+        f"{config}, line[0].bundel: found an unknown key; expected bundle",
+        "see docs/device_toml.md",
+    )
+    assert named(found, "provider").text == "not checked: needs a profile"
+    assert named(found, "onnxruntime").status == "ok"
+
+
+def test_an_unknown_profile_fails(machine: Machine, config: Path) -> None:
+    config.write_text(CONFIG.replace("state_dir", 'profile = "generic_x68"\nstate_dir'))
+    assert named(examine(machine, config), "profile").status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({}, "ok", "VNNI: int8 sums do not saturate"),
+        ({"isa": frozenset({"sse4_1", "avx2"})}, "ok", "no VNNI: int8 sums saturate unless the weights fit 7 bits"),
+        ({"isa": None}, "warn", "features unknown, so the careful int8 kernel is used"),
+        ({"architecture": "aarch64", "isa": frozenset()}, "ok", "none of the features we watch; int8 sums do not"),
+        ({"architecture": "armv7l"}, "fail", "armv7l"),
+        ({"architecture": None}, "fail", "unknown architecture"),
+    ],
+)
+def test_the_processor(machine: Machine, change: dict[str, object], status: str, words: str) -> None:
+    found = look.processor(replace(machine, **change))
+    assert found.status == status
+    assert words in found.text
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ({}, "ok", "4096 of 8192 MiB available; 170 MiB wanted"),
+        ({"memory_limit_mb": 64}, "warn", "4096 of 8192 MiB available, limited to 64 MiB; 170 MiB wanted"),
+        ({"memory_available_mb": 100}, "warn", "100 of 8192 MiB available; 170 MiB wanted"),
+        ({"memory_available_mb": None}, "skipped", "not checked: the kernel does not tell"),
+    ],
+)
+def test_the_memory(machine: Machine, change: dict[str, object], status: str, text: str) -> None:
+    found = look.memory(replace(machine, **change), None)
+    assert (found.status, found.text) == (status, text)
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [("2.36", "ok"), ("2.28", "ok"), ("2.27", "warn"), (None, "skipped"), ("odd", "skipped")]
+)
+def test_the_c_library(version: str | None, status: str) -> None:
+    assert look.glibc(Machine(glibc=version)).status == status
+
+
+@pytest.mark.parametrize(("synchronised", "status"), [(True, "ok"), (False, "warn"), (None, "skipped")])
+def test_the_clock(synchronised: bool | None, status: str) -> None:
+    assert look.clock(Machine(clock_synchronised=synchronised)).status == status
+
+
+def test_no_onnxruntime_names_what_to_install() -> None:
+    assert look.onnxruntime([], "pip install it", frozen=False) == Finding(
+        "onnxruntime", "fail", "none installed", "pip install it"
+    )
+
+
+def test_a_frozen_program_brings_its_own() -> None:
+    assert look.onnxruntime([], "", frozen=True).text.startswith("part of this program ")
+
+
+def test_two_onnxruntimes_name_what_to_remove() -> None:
+    assert look.onnxruntime(["onnxruntime", "onnxruntime-gpu"], "pip install it", frozen=False) == Finding(
+        "onnxruntime",
+        "fail",
+        "2 installed over each other: onnxruntime, onnxruntime-gpu",
+        "pip uninstall onnxruntime onnxruntime-gpu; then pip install it",
+    )
+
+
+def test_an_onnxruntime_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    found = look.onnxruntime(["onnxruntime"], "", frozen=False)
+    assert (found.status, found.text) == ("fail", "not installed")
+
+
+def test_telemetry_that_is_on_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "telemetry_is_off", lambda: False)
+    found = look.onnxruntime(["onnxruntime"], "", frozen=False)
+    assert found.status == "fail"
+    assert found.todo == "set ORT_DISABLE_TELEMETRY=1 before Python starts"
+
+
+@pytest.mark.parametrize("name", ["CUDAExecutionProvider", "CpuExecutionProvider"])
+def test_a_provider_that_is_not_there_fails(name: str) -> None:
+    assert look.provider(name, 1).status == "fail"
+
+
+def test_a_provider_that_answers_wrongly_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.Session, "__call__", lambda _, feeds: {"y": feeds["x"] + 1})
+    found = look.provider("CPUExecutionProvider", 1)
+    assert (found.status, found.text[:22]) == ("fail", "ran elsewhere or wrong")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ({}, "ok", "vid=0x0403 pid=0x6001; no other process seen on it"),
+        ({"permitted": False}, "warn", "vid=0x0403 pid=0x6001; permission denied"),
+        ({"holders": "process 7 (minicom)"}, "warn", "vid=0x0403 pid=0x6001; in use by process 7 (minicom)"),
+        ({"description": "/dev/ttyUSB0"}, "ok", "no USB identity; no other process seen on it"),
+    ],
+)
+def test_a_serial_port(monkeypatch: pytest.MonkeyPatch, change: dict[str, object], status: str, text: str) -> None:
+    monkeypatch.setattr(look, "port_states", lambda: [PORT._replace(**change)])
+    assert [(one.status, one.text) for one in look.serial_ports([])] == [(status, text)]
+
+
+def test_no_serial_port_is_not_a_good_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "port_states", list)
+    assert look.serial_ports([])[0].status == "skipped"
+
+
+def test_ports_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> list[PortState]:
+        raise LinkAbsent("pulled")
+
+    monkeypatch.setattr(look, "port_states", fail)
+    assert look.serial_ports([])[0].text == "not checked: pulled"
+
+
+@pytest.mark.parametrize(
+    ("port", "status", "text"),
+    [
+        ('port = "/dev/none-such"', "warn", "/dev/none-such is not there"),
+        ('port = "socket://host:1"', "skipped", "not checked: only opening it would tell"),
+        ("match = { vid = 1 }", "skipped", "not checked: only opening it would tell"),
+    ],
+)
+def test_the_port_of_a_line(config: Path, monkeypatch: pytest.MonkeyPatch, port: str, status: str, text: str) -> None:
+    monkeypatch.setattr(look, "port_states", list)
+    config.write_text(CONFIG.replace('kind = "stdin"', f'kind = "serial", {port}'))
+    found = named(look.serial_ports(load_config(config).config.line), "port of line frost")
+    assert (found.status, found.text) == (status, text)
+
+
+def test_a_port_that_this_user_may_not_open(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "port_states", list)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "serial", port = "/dev/null"'))
+    found = named(look.serial_ports(load_config(config).config.line), "port of line frost")
+    assert (found.status, found.text) == ("fail", "/dev/null may not be opened by this user")
+
+
+def test_a_state_folder_that_cannot_be_written(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = look.storage(load_config(config))
+    assert (found.status, found.text) == ("fail", f"{config.parent / 'state'} cannot be written")
+
+
+def test_a_file_in_the_state_folders_place(config: Path) -> None:
+    (config.parent / "state").touch()
+    assert look.storage(load_config(config)).status == "fail"
+
+
+def test_a_state_folder_inside_a_bundle(config: Path) -> None:
+    config.write_text(CONFIG.replace('"state"', '"frost/state"'))
+    assert look.storage(load_config(config)).status == "fail"
+
+
+def test_a_full_disk_is_told(config: Path) -> None:
+    config.write_text(CONFIG + "journal = { max_bytes = 1_000_000_000_000_000 }\n")
+    found = look.storage(load_config(config))
+    assert (found.status, found.todo) == ("warn", "free the disk")
+
+
+def test_a_changed_bundle_fails(config: Path) -> None:
+    (config.parent / "frost").unlink()
+    (config.parent / "frost").mkdir()
+    for path in (BUNDLES / "frost").iterdir():
+        data = path.read_bytes()
+        (config.parent / "frost" / path.name).write_bytes(data[:-1] + b"?" if path.suffix == ".onnx" else data)
+    loaded = load_config(config)
+    found, manifest = look.bundle(loaded, loaded.config.line[0])
+    assert (found.status, manifest) == ("fail", None)
+    assert "with other content" in found.text
+    assert look.bytes_a_day(loaded.config.line[0], manifest).status == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("bundle", "extra", "status", "words"),
+    [
+        ("frost", "", "ok", "about 217 kB a day by the journal at one sample each 3600 s"),
+        ("frost", 'journal = { enabled = "off" }\n', "ok", "no journal, so 0 B a day by it"),
+        ("dewpoint", "", "skipped", "unknown rate (the contract has no period)"),
+    ],
+)
+def test_bytes_a_day(config: Path, bundle: str, extra: str, status: str, words: str) -> None:
+    config.write_text(CONFIG + extra)
+    manifest = parse((BUNDLES / bundle / "manifest.json").read_bytes())
+    found = look.bytes_a_day(load_config(config).config.line[0], manifest)
+    assert found.status == status
+    assert words in found.text
+
+
+def test_a_replayed_file_has_no_journal(config: Path) -> None:
+    config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "replay", path = "x"'))
+    assert look.bytes_a_day(load_config(config).config.line[0], None).text.startswith("no journal")
+
+
+def test_syncs_are_never_more_than_samples() -> None:
+    seldom, often = (look.journal_bytes_a_day(period, 1.0, 0) for period in (3600, 0.1))
+    assert seldom == 24 * look.BYTES_PER_SYNC
+    assert often == look.DAY_S * look.BYTES_PER_SYNC
+    assert look.journal_bytes_a_day(0.1, 0, 0) == 10 * often
+
+
+def test_text_and_exit_code(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(Namespace(config=str(config), json=False))
+    text = capsys.readouterr().out
+    assert code == 0
+    assert re.search(r"^Ok      python: ", text, flags=re.MULTILINE)
+    assert text.rstrip().endswith("(Skipped is not checked)")
+    config.write_text("nonsense")
+    assert main(Namespace(config=str(config), json=False)) == 1
+    assert re.search(r"^Fail    configuration: .*\n {10}-> ", capsys.readouterr().out, flags=re.MULTILINE)
+
+
+def test_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Namespace(config=str(config), json=True)) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["schema"], report["status"]) == ("edge-runtime/doctor/1", "pass")
+    assert {one["status"] for one in report["findings"]} <= {"ok", "warn", "skipped"}
+    assert report["machine"]["architecture"]
+
+
+def test_the_example_of_the_documentation_is_how_it_prints() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
+    example = page.split("```")[1].strip().splitlines()
+    counts = [sum(line.startswith(f"{word:8}") for line in example) for word in ("Ok", "Warn", "Fail", "Skipped")]
+    assert example[-1] == "{} Ok, {} Warn, {} Fail, {} Skipped (Skipped is not checked)".format(*counts)

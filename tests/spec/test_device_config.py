@@ -1,0 +1,58 @@
+"""The model of device.toml: its defaults, and that every block of the documentation is valid."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from edge_runtime.spec.device_config import DeviceConfig
+from edge_runtime.spec.toml_text import parse_toml, validate
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "device_toml.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(BLOCKS.index(block)))
+def test_every_block_of_the_documentation_is_valid(block: str) -> None:
+    assert validate(DeviceConfig, parse_toml(block.encode(), "docs"), "docs", "").line
+
+
+def test_the_documentation_has_blocks() -> None:
+    assert len(BLOCKS) >= 5
+
+
+def keys(schema: dict, name: str) -> set[str]:
+    return set(schema["$defs"][name]["properties"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "Framing", "CsvDecode", "JsonDecode"),
+        *("PatternDecode", "TimeField", "StatusField", "ChannelBinding", "Correction", "StandardOutput"),
+        *("JsonLinesFile", "JournalConfig", "DeadLetters"),
+    ],
+)
+def test_every_key_is_in_the_documentation(name: str) -> None:
+    text = (DOCS / "device_toml.md").read_text()
+    words = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+    assert keys(DeviceConfig.model_json_schema(), name) <= words
+
+
+def test_the_default_of_everything_that_has_one() -> None:
+    config = validate(DeviceConfig, parse_toml(BLOCKS[0].encode(), "docs"), "docs", "")
+    line = config.line[0]
+    assert (config.profile, config.state_dir) == (None, None)
+    assert line.framing.max_bytes == 4096
+    assert line.journal.model_dump() == {"enabled": "auto", "sync_s": 1.0, "max_bytes": 4 * 1024 * 1024}
+    assert line.dead_letters.model_dump() == {"max_bytes": 4 * 1024 * 1024, "max_age_s": None}
+
+
+def test_it_is_frozen_and_survives_json() -> None:
+    config = validate(DeviceConfig, parse_toml(BLOCKS[0].encode(), "docs"), "docs", "")
+    with pytest.raises(ValidationError):
+        config.profile = "other"
+    again = DeviceConfig.model_validate_json(json.dumps(config.model_dump(mode="json", by_alias=True)))
+    assert again == config
