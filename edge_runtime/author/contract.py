@@ -155,7 +155,9 @@ def load_contract(path: Path) -> Contract:
 
 def told(error: ValidationError, *, subject: str, model: type[BaseModel]) -> ConfigurationError:
     """The first fault of a validation as one line; an unknown key names the nearest that ``model`` has there."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    # A misspelt key is missing under its right name too: the misspelling is what the author has to see.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     loc = first["loc"]
     key = ".".join(str(part) for part in loc) or "the whole"
     if first["type"] == "extra_forbidden":

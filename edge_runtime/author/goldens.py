@@ -10,7 +10,7 @@ from edge_runtime.bundle.golden import Goldens
 from edge_runtime.errors import InternalError
 from edge_runtime.flow.postprocess import Postprocess, scalars
 from edge_runtime.flow.preprocess import make_preprocess
-from edge_runtime.spec.manifest import Channel, Manifest, NegativeGolden, Threshold
+from edge_runtime.spec.manifest import Channel, Manifest, NegativeGolden, Threshold, Window
 from edge_runtime.spec.units import conversion, resolve, siblings
 
 Infer = Callable[[Mapping[str, NDArray[Any]]], dict[str, NDArray[Any]]]
@@ -115,8 +115,11 @@ def default_units(channel: Channel) -> tuple[str, ...]:
     return (channel.unit, *(unit.code for unit in siblings(resolve(channel.unit))[:_SIBLINGS]))
 
 
-def negative_goldens(channels: Sequence[Channel], *, windowed: bool) -> tuple[NegativeGolden, ...]:
-    """One of each fault that applies, the channels taking turns; each on case 0, which is in contract units."""
+def negative_goldens(channels: Sequence[Channel], window: Window | None) -> tuple[NegativeGolden, ...]:
+    """One of each fault that applies, the channels taking turns; each on case 0, which is in contract units.
+
+    Time can go back only between samples, and there is a gap only where the contract states a period.
+    """
     refusing = next((channel.name for channel in channels if channel.when_undeclared == "refuse"), None)
     turn = [channels[at % len(channels)].name for at in range(len(_FAULTS))]
     found = [
@@ -127,8 +130,9 @@ def negative_goldens(channels: Sequence[Channel], *, windowed: bool) -> tuple[Ne
         found.append(
             NegativeGolden(name="undeclared", case=0, channel=refusing, fault="undeclared", expect="undeclared_unit")
         )
-    if windowed:
-        found.append(NegativeGolden(name="gap", case=0, fault="gap", expect="gap"))
+    if window is not None and window.length > 1:
+        if window.period_s is not None:
+            found.append(NegativeGolden(name="gap", case=0, fault="gap", expect="gap"))
         found.append(NegativeGolden(name="back", case=0, fault="back", expect="time_back"))
     return tuple(found)
 

@@ -61,7 +61,6 @@ def make_manifest(
         BundleError: the model's input or output is not what the contract says.
 
     """
-    windowed = contract.window is not None
     return _valid(
         Manifest,
         str(path),
@@ -79,7 +78,7 @@ def make_manifest(
         preprocess=contract.preprocess,
         outputs=_outputs(contract, path, graph),
         batch_sizes=contract.batch_sizes,
-        negative_goldens=negative_goldens(channels, windowed=windowed),
+        negative_goldens=negative_goldens(channels, contract.window),
         needs=contract.needs,
         annotations=contract.annotations,
     )

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,11 +85,15 @@ def quantize(graph: Graph, tensors: NDArray[Any], *, subject: str, ranges: str |
 
 
 def read_grid(graph: Graph) -> Grid:
-    """What the QuantizeLinear at each input and the DequantizeLinear at each output say; empty where there is none."""
+    """What the QuantizeLinear at each input and the DequantizeLinear at each output say; empty where there is none.
+
+    Operators that only move values, as Flatten does, may stand between.
+    """
     model = parse_graph(graph)
     values = constants(model)
+    moved = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type in _MOVING}
     inputs = {port.name for port in graph.inputs}
-    outputs = {port.name for port in graph.outputs}
+    outputs = {_origin(port.name, moved): port.name for port in graph.outputs}
     clip: dict[str, tuple[float, float]] = {}
     step: dict[str, float] = {}
     widest = 0
@@ -96,18 +101,25 @@ def read_grid(graph: Graph) -> Grid:
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
             continue
         scale = values.get(node.input[1])
-        zero = values.get(node.input[2]) if len(node.input) > 2 else np.uint8(0)  # noqa: PLR2004 - ONNX's third input
-        if node.op_type == "DequantizeLinear" and (weight := values.get(node.input[0])) is not None:
-            if weight.dtype == np.int8:
-                widest = max(widest, int(np.abs(weight.astype(np.int16)).max(initial=0)))
-        elif scale is not None and zero is not None and scale.size == 1:
-            if node.input[0] in inputs:
+        if node.op_type == "QuantizeLinear" and (name := _origin(node.input[0], moved)) in inputs:
+            zero = values.get(node.input[2]) if len(node.input) > 2 else np.uint8(0)  # noqa: PLR2004 - the third input
+            if scale is not None and zero is not None and scale.size == 1:
                 held = np.iinfo(zero.dtype)
-                low, high = ((edge - int(zero)) * float(scale) for edge in (held.min, held.max))
-                clip[node.input[0]] = (low, high)
-            if node.output[0] in outputs:
-                step[node.output[0]] = float(scale)
+                clip[name] = ((held.min - int(zero)) * float(scale), (held.max - int(zero)) * float(scale))
+        elif node.output[0] in outputs and scale is not None and scale.size == 1:
+            step[outputs[node.output[0]]] = float(scale)
+        elif (weight := values.get(node.input[0])) is not None and weight.dtype == np.int8:
+            widest = max(widest, int(np.abs(weight.astype(np.int16)).max(initial=0)))
     return Grid(clip, step, widest <= _SEVEN_BITS)
+
+
+_MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def _origin(name: str, moved: Mapping[str, str]) -> str:
+    while name in moved:
+        name = moved[name]
+    return name
 
 
 class _Rows:

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from edge_runtime.author.contract import Contract, _models, load_contract
+from edge_runtime.errors import ConfigurationError
+from tests.author.conftest import Pack
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("name", ["frost", "dewpoint"])
+def test_the_examples_load(name: str) -> None:
+    assert load_contract(EXAMPLES / name / "contract.toml").id == name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('unit = "Cel"\ntol', 'unit = "TODO"\ntol', "channel.0.unit: found TODO; expected the unit the values are in"),
+        ('licence = "CC0-1.0"', 'licence = "todo"', "provenance.licence: found TODO"),
+        ("tolerated = [-30", "tolerrated = [-30", "unknown key 'tolerrated'; expected 'tolerated' perhaps"),
+        ("security_version = 1", "securityversion = 1", "unknown key 'securityversion'; expected 'security_version'"),
+        ("std = [10.0", "stds = [10.0", "unknown key 'stds'; expected 'std' perhaps"),
+        ("on = 2.0", "onn = 2.0", "unknown key 'onn'; expected 'on' perhaps"),
+        ('side = "below"', 'sides = "below"', "unknown key 'sides'; expected 'side' perhaps"),
+        ("period_s = 60", "period = 60", "unknown key 'period'; expected 'period_s' perhaps"),
+        (
+            "memory_mb = 4000",
+            "zzz = 1\nmemory_mb = 4000",
+            "unknown key 'zzz'; expected one of latency_p99_ms,",
+        ),
+        ('unit = "Cel"\ntol', 'unit = "C"\ntol', "channel.0.unit: found 'C'; expected a UCUM unit"),
+        ('unit = "Cel"\npost', 'unit = "degC"\npost', "output.0.unit: found 'degC'"),
+        ("count = 24", "count = 23", "goldens.count: found 23; expected Input should be greater"),
+        ('precision = "int8"', 'precision = "int4"', "precision: found 'int4'"),
+        ('version = "1.2.3"', 'version = "1.2"', "version: found '1.2'"),
+        ('description = "two', 'descriptio = "two', "unknown key 'descriptio'; expected 'description' perhaps"),
+        ("tolerated = [-30, 50]", "tolerated = [-30]", "channel.0.tolerated.1: found nothing"),
+        ("[window]\nlength = 3\nperiod_s = 60\n", "", "window: found no [window]"),
+        ('axes = ["batch", "channel", "time"]', 'axes = ["channel", "batch", "time"]', "input.axes: found"),
+        ('axes = ["case", "channel", "time"]', 'axes = ["case", "time", "time"]', "data.axes: found"),
+        ('step = "standardize"', 'step = "fit"', "preprocess.0"),
+        ("count = 24", 'count = 24\nunits = { air_temperature = ["m"] }', "found 'm' (m measures length"),
+        ("count = 24", 'count = 24\nunits = { air_temperature = ["[degF]"] }', "found '[degF]' first; expected 'Cel'"),
+        ("count = 24", 'count = 24\nunits = { air_temp = ["Cel"] }', "expected 'air_temperature' perhaps"),
+        ("count = 24", "count = = 24", "no valid TOML"),
+    ],
+)
+def test_each_mistake_is_one_line_naming_file_and_key(pack: Pack, old: str, new: str, words: str) -> None:
+    pack.edit(old, new)
+    with pytest.raises(ConfigurationError) as caught:
+        load_contract(pack.contract)
+    line = str(caught.value)
+    assert line.startswith(str(pack.contract))
+    assert words in line
+    assert "\n" not in line
+
+
+def test_a_missing_key_is_named(pack: Pack) -> None:
+    pack.edit('exporter = "onnx.helper"\n', "")
+    with pytest.raises(ConfigurationError, match=r"provenance\.exporter: found nothing; expected Field required"):
+        load_contract(pack.contract)
+
+
+def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        load_contract(tmp_path / "contract.toml")
+    (tmp_path / "contract.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="no valid TOML"):
+        load_contract(tmp_path / "contract.toml")
+
+
+def test_the_page_on_contracts_shows_the_frost_contract_and_names_every_key() -> None:
+    page = (EXAMPLES.parent / "docs" / "contract.md").read_text()
+    assert f"```toml\n{(EXAMPLES / 'frost' / 'contract.toml').read_text()}```\n" in page
+    explained = page.partition("## Keys")[2].partition("## The flagship")[0]
+    models = [Contract]
+    while models:
+        for name, field in models.pop().model_fields.items():
+            assert name in explained, name
+            models += _models(field)
