@@ -54,10 +54,7 @@ class Lane:
         self._ready = ready
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         manifest = ready.model.manifest
-        source_spec = config.source
-        if hasattr(source_spec, "path"):
-            source_spec = source_spec.model_copy(update={"path": folder / source_spec.path})
-        self.source: Source = make_source(source_spec, wall_ns=wall_ns, mono_ns=mono_ns)
+        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder)
         self._ages = self.source.live and not event_time
         channels = manifest.inputs[0].channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}

@@ -1,0 +1,138 @@
+import datetime
+import math
+
+import pytest
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.contract import MAX_REMEMBERED_UNITS, Contract, Judged
+from edge_runtime.spec.binding import ChannelBinding, Correction
+from edge_runtime.spec.manifest import Band, Channel
+from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING
+
+
+def band(low, high):
+    return Band(min=low, max=high)
+
+
+def temperature(when_undeclared="refuse", kind="point"):
+    return Channel(
+        name="air", unit="Cel", kind=kind, trained=band(-10, 30), tolerated=band(-20, 40), physical=band(-60, 60),
+        when_undeclared=when_undeclared,
+    )  # fmt: skip
+
+
+def contract(unit=None, when_undeclared="refuse", *, kind="point", **binding):
+    return Contract([temperature(when_undeclared, kind)], {"air": ChannelBinding(field="t", unit=unit, **binding)})
+
+
+def judged(one, value, units=None):
+    return one.judge(Reading((value,), units=units))
+
+
+def test_a_value_in_the_contract_unit_passes_unchanged_and_unflagged():
+    assert judged(contract("Cel"), 21.5) == Judged((21.5,), 0)
+
+
+@pytest.mark.parametrize(("unit", "value", "celsius"), [("[degF]", 68.0, 20.0), ("K", 293.15, 20.0)])
+def test_a_declared_unit_is_converted_and_flagged(unit, value, celsius):
+    one = judged(contract(unit), value)
+    assert one.values[0] == pytest.approx(celsius, rel=1e-12)
+    assert one.flags == CONVERTED
+
+
+def test_a_difference_drops_the_offset():
+    assert judged(contract("[degF]", kind="difference"), 18.0).values[0] == pytest.approx(10.0, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "flags"),
+    [
+        (-10, 0), (30, 0), (30.1, EXTRAPOLATING), (-10.1, EXTRAPOLATING), (40, EXTRAPOLATING),
+        (40.1, EXTRAPOLATING | BEYOND_TOLERATED), (60, EXTRAPOLATING | BEYOND_TOLERATED), (-60, EXTRAPOLATING | BEYOND_TOLERATED),
+    ],
+)  # fmt: skip
+def test_each_band_has_its_flag_and_both_ends_belong_to_it(value, flags):
+    assert judged(contract("Cel"), value) == Judged((float(value),), flags)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (60.001, "beyond_physical"), (-60.001, "beyond_physical"), (math.nan, "not_finite"), (math.inf, "not_finite"),
+        (-math.inf, "not_finite"), (None, "missing"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_its_reason(value, reason):
+    one = judged(contract("Cel"), value)
+    assert isinstance(one, Rejection)
+    assert one.reason == reason
+    assert "air" in str(one)
+
+
+def test_a_huge_finite_value_whose_conversion_overflows_is_refused():
+    assert judged(contract("[degF]"), 1.7e308).reason == "beyond_physical"
+    assert judged(contract("[degF]"), -1.7e308).reason == "beyond_physical"
+
+
+def test_an_undeclared_unit_is_refused_even_where_the_value_is_missing_or_absurd():
+    for value in (20.0, None, math.nan, 1e9):
+        one = judged(contract(), value)
+        assert one.reason == "undeclared_unit"
+        assert 'channels.air.unit = "Cel"' in one.todo
+
+
+def test_an_assumed_unit_is_flagged_and_a_kelvin_value_is_refused_with_the_hint():
+    one = contract(when_undeclared="assume")
+    assert judged(one, 20.0) == Judged((20.0,), ASSUMED_UNIT)
+    refused = judged(one, 293.15)
+    assert refused.reason == "beyond_physical"
+    assert "(assumed Cel)" in refused.found
+    assert 'channels.air.unit = "K"' in refused.todo
+
+
+def test_a_wrongly_declared_unit_is_refused_with_the_unit_that_fits():
+    refused = judged(contract("K"), 68.0)
+    assert refused.reason == "beyond_physical"
+    assert "[degF]" in refused.todo or "Cel" in refused.todo
+    assert "68 (K)" in refused.found
+
+
+def test_a_wrong_dimension_or_unknown_unit_is_refused_when_made():
+    for unit in ("Pa", "furlong", "C"):
+        with pytest.raises(ConfigurationError, match="channel air, unit"):
+            contract(unit)
+
+
+def test_the_unit_of_the_payload_counts_and_is_learned_once():
+    one = contract(unit_field="u")
+    assert judged(one, 68.0, ("[degF]",)).values[0] == pytest.approx(20.0, rel=1e-12)
+    assert judged(one, 20.0, ("Cel",)) == Judged((20.0,), 0)
+    assert judged(one, 20.0, (None,)).reason == "undeclared_unit"
+    assert judged(one, 20.0, ("Pa",)).reason == "wrong_dimension"
+    assert judged(one, 20.0, ("furlong",)).reason == "unknown_unit"
+    assert judged(one, 20.0, ("furlong",)).reason == "unknown_unit"
+
+
+def test_a_stream_that_invents_units_cannot_fill_the_memory():
+    one = contract(unit_field="u")
+    for number in range(3 * MAX_REMEMBERED_UNITS):
+        judged(one, 1.0, (f"x{number}",))
+    assert len(one._remembered) == MAX_REMEMBERED_UNITS
+    assert judged(one, 20.0, ("K",)).reason == "beyond_physical"
+
+
+def test_a_correction_comes_before_the_conversion_and_stands_in_the_words():
+    correction = Correction(a=1.0, b=-2.0, date=datetime.date(2026, 1, 2), expires=datetime.date(2027, 1, 2))
+    one = contract("[degF]", correction=correction)
+    assert judged(one, 70.0).values[0] == pytest.approx(20.0, rel=1e-12)
+    assert "correction" in one.conversions[0]
+    assert "2026-01-02" in one.conversions[0]
+    assert "expires 2027-01-02" in one.conversions[0]
+
+
+def test_the_first_bad_channel_decides():
+    channels = [temperature(), temperature().model_copy(update={"name": "soil"})]
+    bindings = {"air": ChannelBinding(field="a", unit="Cel"), "soil": ChannelBinding(field="s", unit="Cel")}
+    one = Contract(channels, bindings).judge(Reading((None, 99.0)))
+    assert (one.reason, one.subject) == ("missing", "channel air")

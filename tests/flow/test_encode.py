@@ -1,0 +1,150 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_runtime.errors import BundleError, ConfigurationError
+from edge_runtime.flow.encode import make_encoder
+from edge_runtime.spec.manifest import Output, Threshold
+from edge_runtime.spec.result import FLAG_NAMES, Answer, OutputValue
+from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
+
+FROST = Threshold(name="frost", side="below", on=0.0, off=0.5)
+LOW = Output(tensor="y", name="low", meaning="lowest temperature of the night", unit="Cel", flags=(FROST,))
+ANSWER = Answer(
+    stream="frost",
+    seq=0,
+    time_ns=1_738_105_200_000_000_000,
+    id="5f1c",
+    outputs=(OutputValue("low", -1.234, "Cel", (("frost", True),)),),
+    flags=1,
+)
+FULL = ANSWER._replace(flags=16 | 64, stuck=("p",), age_ns=12_345_678, carry=(("operator", 'J. "Ü" \n'), ("n", 7)))
+
+
+def test_the_default_shape():
+    encode = make_encoder(StandardOutput(), "r1", [LOW])
+    assert encode(ANSWER) == (
+        b'{"time":"2025-01-28T23:00:00Z","stream":"frost","seq":0,"id":"5f1c",'
+        b'"low":{"value":-1.234,"unit":"Cel","frost":true},"flags":["converted"],"run":"r1"}\n'
+    )
+
+
+def test_the_default_shape_with_everything_it_may_have():
+    assert json.loads(make_encoder(StandardOutput(), "r1", [LOW])(FULL)) == {
+        "time": "2025-01-28T23:00:00Z",
+        "stream": "frost",
+        "seq": 0,
+        "id": "5f1c",
+        "low": {"value": -1.234, "unit": "Cel", "frost": True},
+        "flags": ["stuck", "restarted"],
+        "stuck": ["p"],
+        "age_s": 0.012345678,
+        "carry": {"operator": 'J. "Ü" \n', "n": 7},
+        "run": "r1",
+    }
+
+
+def test_a_map_gives_its_fields_in_its_order_and_null_for_what_an_answer_lacks():
+    fields = {
+        "frost": "/low/frost",
+        "temperature": "/low/value",
+        "who": "/carry/operator",
+        "age": "/age_s",
+        "at": "/time",
+    }
+    encode = make_encoder(JsonLinesFile(path="a", map=fields), "r1", [LOW], ["operator"])
+    assert encode(ANSWER) == (
+        b'{"frost":true,"temperature":-1.234,"who":null,"age":null,"at":"2025-01-28T23:00:00Z"}\n'
+    )
+    assert json.loads(encode(FULL))["who"] == 'J. "Ü" \n'
+    assert json.loads(encode(FULL))["age"] == 0.012345678
+
+
+def test_pointers_escape_what_stands_in_a_carried_name():
+    encode = make_encoder(StandardOutput(map={"x": "/carry/a~1b~0c"}), "r1", [LOW], ["a/b~c"])
+    assert encode(ANSWER._replace(carry=(("a/b~c", 3),))) == b'{"x":3}\n'
+
+
+@pytest.mark.parametrize(
+    ("pointer", "expected"),
+    [
+        ("/low/valeu", "expected '/low/value'"),
+        ("/carry/oprator", "expected '/carry/operator'"),
+        ("/low/value/", "expected '/low/value'"),
+        ("/flags/0", "expected '/flags'"),
+        ("/zzz", "expected '/time' or '/stream' or '/seq' or '/id' or '/flags' or '/run' or '/stuck' or '/age_s'"),
+    ],
+)
+def test_a_pointer_that_can_never_match_is_refused_naming_the_near_ones(pointer, expected):
+    with pytest.raises(ConfigurationError) as refused:
+        make_encoder(StandardOutput(map={"t": pointer}), "r1", [LOW], ["operator"])
+    text = str(refused.value)
+    assert text.startswith(f"sink.map, t: found {pointer!r}; {expected}")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("name", ["time", "flags", "carry", "age_s", "run"])
+def test_an_output_named_as_a_key_of_the_shape_is_refused(name):
+    with pytest.raises(BundleError, match=f"an output, '{name}': found a name every answer uses itself"):
+        make_encoder(StandardOutput(), "r1", [LOW.model_copy(update={"name": name})])
+
+
+def test_a_flag_named_unit_is_refused():
+    flag = FROST.model_copy(update={"name": "unit"})
+    with pytest.raises(BundleError, match="a flag of output low, 'unit'"):
+        make_encoder(StandardOutput(), "r1", [LOW.model_copy(update={"flags": (flag,)})])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_is_never_written(value):
+    encode = make_encoder(StandardOutput(), "r1", [LOW])
+    with pytest.raises(ValueError, match="which no line may publish"):
+        encode(ANSWER._replace(outputs=(OutputValue("low", value, "Cel"),)))
+
+
+def test_a_carried_nan_is_null():
+    line = make_encoder(StandardOutput(), "r1", [LOW])(ANSWER._replace(carry=(("n", math.nan), ("m", math.inf))))
+    assert b'"carry":{"n":null,"m":null}' in line
+
+
+CARRIED = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text()
+ANSWERS = st.builds(
+    Answer,
+    stream=st.text(),
+    seq=st.integers(0, 2**53),
+    time_ns=st.integers(-(2**62), 2**62),
+    id=st.text(),
+    outputs=st.tuples(
+        st.builds(
+            OutputValue,
+            st.just("low"),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.text(),
+            st.just(()) | st.tuples(st.tuples(st.just("frost"), st.booleans())),
+        )
+    ),
+    flags=st.integers(0, 2 * max(FLAG_NAMES) - 1),
+    stuck=st.lists(st.text(), max_size=3).map(tuple),
+    age_ns=st.none() | st.integers(0, 2**62),
+    carry=st.dictionaries(st.text(), CARRIED, max_size=3).map(lambda given: tuple(given.items())),
+)
+
+
+@given(ANSWERS)
+def test_every_line_is_one_strict_json_object_with_the_same_float(answer):
+    line = make_encoder(StandardOutput(), "r", [LOW])(answer)
+
+    def never(word: str) -> None:
+        raise AssertionError(word)
+
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"}\n")
+    row = json.loads(line, parse_constant=never)
+    assert math.copysign(1, row["low"]["value"]) == math.copysign(1, answer.outputs[0].value)
+    assert row["low"]["value"] == answer.outputs[0].value
+    assert [row["id"], row["seq"], row["stream"]] == [answer.id, answer.seq, answer.stream]
+    assert tuple(row.get("stuck", ())) == answer.stuck
+    assert list(row.get("carry", {})) == [name for name, _ in answer.carry]

@@ -1,0 +1,211 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAMS
+from edge_runtime.spec.reading import Reading
+from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK
+from tests.rig import tiny
+
+
+def rows(values, start=1000, step=10):
+    return b"".join(b"%d,%f,5\n" % (start + i * step, value) for i, value in enumerate(values))
+
+
+def answers(line, data, split=None):
+    pieces = [data] if split is None else [data[i : i + split] for i in range(0, len(data), split)]
+    for piece in pieces:
+        line.feed(piece, 0)
+        line.run()
+    return line.take_answers()
+
+
+def ledger(line):
+    return line.ledger.as_dict()
+
+
+def test_bytes_become_answers_with_time_id_value_unit_and_flag():
+    found = answers(tiny.line(), rows([1.0, 2.0, 3.0, 8.0, 9.0]))
+    assert [one.outputs[0].value for one in found] == pytest.approx([1.5, 2.5, 5.5, 8.5], abs=1e-6)
+    assert [one.outputs[0].flags for one in found] == [(("cold", True),), (("cold", True),), (("cold", False),), (("cold", False),)]
+    assert [one.time_ns for one in found] == [t * 10**9 for t in (1010, 1020, 1030, 1040)]
+    assert [one.seq for one in found] == [0, 1, 2, 3]
+    assert len({one.id for one in found}) == 4
+    assert {one.stream for one in found} == {"tiny"}
+    assert found[0].outputs[0].unit == "Cel"
+
+
+def test_the_ids_come_from_bundle_line_stream_time_and_window_alone():
+    data = rows([1.0, 2.0, 3.0])
+    first = [one.id for one in answers(tiny.line(), data)]
+    assert [one.id for one in answers(tiny.line(), data, split=1)] == first
+    assert [one.id for one in answers(tiny.line(), rows([1.0, 2.0, 3.5]))][1] != first[1]
+    assert [one.id for one in answers(tiny.line(), rows([1.0, 2.0, 3.0], start=2000))][0] != first[0]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    values=st.lists(st.floats(-40, 40), min_size=1, max_size=40),
+    splits=st.lists(st.integers(1, 60), min_size=1, max_size=40),
+    sizes=st.sampled_from([(1,), (1, 2), (1, 2, 4, 8), (1, 3, 7)]),
+)
+def test_answers_do_not_depend_on_how_bytes_arrive_or_batches_form(values, splits, sizes):
+    data = rows(values)
+    line, at, found = tiny.line(sizes=sizes), 0, []
+    for split in splits:
+        line.feed(data[at : at + split], 0)
+        at += split
+        if split % 2:
+            line.run()
+            found += line.take_answers()
+    found += answers(line, data[at:])
+    assert found == answers(tiny.line(), data)
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=len(found))
+
+
+def test_more_windows_than_the_largest_batch_are_all_answered():
+    line = tiny.line()
+    assert len(answers(line, rows(np.linspace(-20, 20, 500)))) == 499
+
+
+def test_every_refusal_is_counted_by_its_reason_and_the_ledgers_add_up():
+    line = tiny.line()
+    data = rows([1.0, 2.0]) + b"1020,abc,5\n1020,nan,5\n1020,,5\n1020,900,5\n1020,1\nx,1,5\n1000,1.000000,5\n500,1,5\n1020,3,5\n"
+    data += b"\xff\xfe\n" + b"y" * 1000 + b"\n1040,3,5\n1050,3,5\n"
+    found = answers(line, data, split=7)
+    assert len(found) == 3
+    assert ledger(line)["samples"] == {
+        "received": 15, "accepted": 5, "duplicate": 1, "dropped": {},
+        "rejected": {"bad_encoding": 1, "bad_time": 1, "beyond_physical": 1, "missing": 1, "not_a_number": 1,
+                     "not_finite": 1, "time_back": 1, "too_long": 1, "wrong_columns": 1},
+    }  # fmt: skip
+    assert ledger(line)["answers"] == {"due": 4, "published": 0, "refused": {"gap": 1}, "dropped": {}}
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=3)
+    refused = line.take_refused()
+    assert len(refused) == 10
+    assert all(str(one.rejection).count("\n") == 0 for one in refused)
+
+
+def test_streams_have_windows_and_hysteresis_of_their_own():
+    line = tiny.line(decode=tiny.JSON)
+    for i, value in enumerate([1.0, 1.0, 3.0, 3.0]):
+        for who, plus in (("x", 0.0), ("y", 10.0)):
+            row = {"t": 1000 + 10 * i, "a": value + plus, "b": 1, "who": who, "note": f"n{i}"}
+            line.feed(json.dumps(row).encode() + b"\n", 0)
+    line.run()
+    found = line.take_answers()
+    by = {who: [(one.seq, one.outputs[0].flags[0][1]) for one in found if one.stream == who] for who in "xy"}
+    assert by == {"x": [(0, True), (1, True), (2, True)], "y": [(0, False), (1, False), (2, False)]}
+    assert found[0].carry == (("note", "n1"),)
+
+
+def test_a_payload_cannot_invent_streams_without_end():
+    line = tiny.line(decode=tiny.JSON)
+    for number in range(MAX_STREAMS + 5):
+        line.offer(Reading((1.0, 1.0), 10**9, f"s{number}"), 0)
+    line.offer(Reading((1.0, 1.0), 10**9, "x" * (MAX_STREAM_NAME + 1)), 0)
+    assert ledger(line)["samples"]["rejected"] == {"too_many_streams": 6}
+
+
+def test_without_a_time_the_arrival_counts_and_never_stands_still():
+    line = tiny.line(contract=tiny.manifest(window={"length": 2}))
+    for _ in range(3):
+        line.offer(Reading((1.0, 1.0)), 5_000)
+    line.run()
+    assert [one.time_ns for one in line.take_answers()] == [5_001, 5_002]
+
+
+def test_the_age_counts_from_arrival_and_event_time_has_none():
+    line = tiny.line(contract=tiny.manifest(window={"length": 2}))
+    line.feed(rows([1.0, 2.0]), 0, mono_ns=1_000)
+    line.run()
+    assert [one.age_ns for one in line.take_answers(now_ns=1_500)] == [500]
+    line.feed(rows([3.0], start=1020), 0)
+    line.run()
+    assert [one.age_ns for one in line.take_answers(now_ns=9_999)] == [None]
+
+
+def test_a_tensor_beyond_the_int8_scale_is_flagged_clipped_for_its_row_only():
+    found = answers(tiny.line(), rows([1.0, 2.0, 45.0, 1.0, 1.0]))
+    assert [bool(one.flags & CLIPPED) for one in found] == [False, True, True, False]
+
+
+def test_a_stuck_channel_is_named():
+    found = answers(tiny.line(), rows([1.0, 7.0, 7.0, 7.0, 7.0, 8.0]))
+    assert [one.stuck for one in found] == [(), (), (), ("a",), ()]
+    assert [bool(one.flags & STUCK) for one in found] == [False, False, False, True, False]
+
+
+def test_an_answer_that_is_not_finite_is_refused_and_only_that_one():
+    def broken(feeds):
+        out = tiny.infer(feeds)
+        out["y"][out["y"] > 2.0] = np.nan  # only the window of two thirties
+        return out
+
+    line = tiny.line(run=broken)
+    found = answers(line, rows([1.0, 1.0, 30.0, 30.0, 1.0, 1.0]))
+    assert len(found) == 4
+    assert ledger(line)["answers"]["refused"] == {"not_finite_output": 1}
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=4)
+
+
+def test_a_model_that_fails_leaves_the_ledger_whole():
+    def failing(feeds):
+        raise RuntimeError(len(feeds))
+
+    line = tiny.line(run=failing)
+    line.feed(rows([1.0, 2.0, 3.0, 4.0]), 0)
+    with pytest.raises(RuntimeError):
+        line.run()
+    assert ledger(line)["answers"]["refused"] == {"inference_failed": 3}
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=0)
+
+
+@settings(deadline=None, max_examples=40)
+@given(values=st.lists(st.floats(-40, 40), min_size=2, max_size=60), cuts=st.lists(st.integers(0, 60), max_size=4))
+def test_a_line_restored_from_its_changes_goes_on_as_if_nothing_had_been(values, cuts):
+    """Snapshot at the first cut, changes after it, all through JSON; then a new line takes over."""
+    data = [rows([value], start=1000 + 10 * i) for i, value in enumerate(values)]
+    whole = answers(tiny.line(), b"".join(data))
+    line, found, saved, changes = tiny.line(), [], None, []
+    for i, row in enumerate(data):
+        found += answers(line, row)
+        line.published(1 if i else 0)
+        changes.append(json.loads(json.dumps(line.take_changes())))
+        if i in cuts:
+            if saved is None:
+                saved, changes = json.loads(json.dumps(line.saved())), []
+            other = tiny.line()
+            other.restore(saved, changes)
+            assert other.ledger.as_dict() == line.ledger.as_dict()
+            line = other
+    assert [one._replace(flags=one.flags & ~RESTARTED) for one in found] == whole
+
+
+def test_the_first_answer_of_each_stream_after_a_restart_is_flagged():
+    line = tiny.line()
+    answers(line, rows([1.0, 2.0]))
+    other = tiny.line()
+    other.restore(line.saved(), [])
+    found = answers(other, rows([3.0, 4.0], start=1020))
+    assert [bool(one.flags & RESTARTED) for one in found] == [True, False]
+
+
+def test_the_last_line_of_a_file_needs_no_line_end():
+    line = tiny.line()
+    line.feed(rows([1.0, 2.0])[:-1], 0)
+    line.run()
+    assert line.take_answers() == []
+    line.finish(0)
+    line.run()
+    assert len(line.take_answers()) == 1
+
+
+def test_a_line_without_a_decoder_takes_no_bytes():
+    line = tiny.line()
+    line._decoder = None
+    with pytest.raises(TypeError):
+        line.feed(b"x\n", 0)

@@ -1,0 +1,107 @@
+"""Preprocessing, postprocessing, batching and the ledger: the small pure stages."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_runtime.flow.batching import split
+from edge_runtime.flow.ledger import Ledger
+from edge_runtime.flow.postprocess import Postprocess, scalars, switched
+from edge_runtime.flow.preprocess import make_preprocess
+from edge_runtime.spec.manifest import Threshold
+from tests.rig import tiny
+
+VALUES = np.array([[[10.0, 50.0], [20.0, 60.0]]])
+
+
+def tensor_of(**changes):
+    return make_preprocess(tiny.manifest(**changes))(VALUES)
+
+
+def test_steps_are_applied_and_the_axes_put_in_the_model_s_order():
+    tensor = tensor_of()
+    assert tensor.dtype == np.float32
+    assert tensor.flags.c_contiguous
+    assert tensor.tolist() == [[[1.0, 2.0], [5.0, 6.0]]]
+
+
+def test_newest_first_turns_the_time_round():
+    assert tensor_of(window={"length": 2, "period_s": 10.0, "order": "newest_first"}).tolist() == [[[2.0, 1.0], [6.0, 5.0]]]
+
+
+def test_steps_follow_their_order():
+    steps = [
+        {"step": "clip", "min": [0.0, 0.0], "max": [15.0, 55.0]},
+        {"step": "min_max", "min": [0.0, 50.0], "max": [10.0, 60.0]},
+    ]
+    assert tensor_of(preprocess=steps).tolist() == [[[1.0, 1.5], [0.0, 0.5]]]
+    assert tensor_of(preprocess=steps[::-1]).tolist() == [[[1.0, 2.0], [0.0, 1.0]]]
+
+
+def test_the_input_is_never_written_to():
+    before = VALUES.copy()
+    tensor_of()
+    assert np.array_equal(before, VALUES)
+
+
+def test_the_arithmetic_is_float64_and_the_cast_comes_last():
+    steps = [{"step": "standardize", "mean": [101_325.0, 0.0], "std": [50.0, 1.0]}]
+    values = np.array([[[101_325.000_1, 0.0], [101_325.0, 0.0]]])
+    assert make_preprocess(tiny.manifest(preprocess=steps))(values)[0, 0, 0] == np.float32((101_325.000_1 - 101_325.0) / 50.0)
+
+
+@pytest.mark.parametrize(("side", "on", "off", "values", "states"), [
+    ("below", 2.0, 2.5, [3, 2.0, 1.9, 2.0, 2.4, 2.5, 2.4, 1.0], [0, 0, 1, 1, 1, 0, 0, 1]),
+    ("above", 5.0, 4.0, [4, 5.0, 5.1, 5.0, 4.1, 4.0, 4.5, 6.0], [0, 0, 1, 1, 1, 0, 0, 1]),
+    ("below", 2.0, 2.0, [2.0, 1.9, 2.0], [0, 1, 0]),
+])  # fmt: skip
+def test_hysteresis_at_and_around_its_ends(side, on, off, values, states):
+    flag = Threshold(name="f", side=side, on=on, off=off)
+    state, seen = False, []
+    for value in values:
+        state = switched(flag, value, was_on=state)
+        seen.append(int(state))
+    assert seen == states
+
+
+def test_an_answer_is_destandardized_in_float64():
+    post = Postprocess(tiny.manifest())
+    rows = scalars({"y": np.array([[0.1]], dtype=np.float32)})
+    values, after = post.answer(rows, 0, post.fresh)
+    assert values[0].value == float(np.float32(0.1)) * 10.0
+    assert after == (True,)
+    assert post.flag_names == ("mean.cold",)
+
+
+@given(st.integers(0, 500), st.lists(st.integers(2, 64), unique=True, max_size=6))
+def test_a_split_uses_listed_sizes_alone_and_adds_up(count, more):
+    sizes = (1, *sorted(more))
+    parts = split(count, sizes)
+    assert sum(parts) == count
+    assert set(parts) <= set(sizes)
+    assert parts == sorted(parts, reverse=True)
+
+
+def test_a_ledger_that_lost_one_does_not_add_up():
+    ledger = Ledger()
+    ledger.received, ledger.accepted, ledger.due = 5, 3, 2
+    ledger.rejected["missing"] += 1
+    assert not ledger.adds_up(pending_samples=0, pending_answers=2)
+    assert ledger.adds_up(pending_samples=1, pending_answers=2)
+    assert not ledger.adds_up(pending_samples=1, pending_answers=1)
+    ledger.samples_dropped["queue_full"] += 1
+    ledger.published, ledger.refused["gap"] = 1, 1
+    assert ledger.adds_up(pending_samples=0, pending_answers=0)
+
+
+def test_a_ledger_goes_through_its_saved_form():
+    ledger = Ledger()
+    ledger.received, ledger.duplicate, ledger.published = 4, 1, 2
+    ledger.refused["gap"] += 3
+    ledger.answers_dropped["outbox_full"] += 1
+    other = Ledger()
+    other.restore(ledger.as_dict())
+    assert other.as_dict() == ledger.as_dict()
+    other.rejected["missing"] += 1
+    assert other.as_dict() != ledger.as_dict()
