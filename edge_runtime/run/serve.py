@@ -17,7 +17,7 @@ from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
-from edge_runtime.run.setting import remember_pass, setting_for
+from edge_runtime.run.setting import make_line_setting, remember_pass
 from edge_runtime.spec.report import Report, State
 from edge_runtime.status.health import Health, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
@@ -66,7 +66,7 @@ class Service:
         config = self._loaded.config
         for path in dict.fromkeys(self._loaded.resolve(line.bundle) for line in config.line):
             lines = [line for line in config.line if self._loaded.resolve(line.bundle) == path]
-            setting = setting_for(self._loaded, path, state=self._state)
+            setting = make_line_setting(self._loaded, path)
             booted: Booted = boot(path, setting)
             reports.append(booted.report)
             _say(_verdict(booted.report))
