@@ -52,8 +52,8 @@ class Session:
         for name, tensor in feeds.items():
             if not len(tensor):
                 raise ValueError(f"input {name}: an empty batch")
-            # The sum is finite where every term is; only where it is not can an overflow have been the cause.
-            if not math.isfinite(tensor.sum()) and not np.isfinite(tensor).all():
+            # Both ends are finite only where everything is: a maximum with NaN in it is NaN.
+            if not (math.isfinite(tensor.max()) and math.isfinite(tensor.min())):
                 raise ValueError(f"input {name}: a number that is not finite")
         try:
             values = self._run(self._names, feeds, self._options)
@@ -122,7 +122,7 @@ def distributions() -> list[str]:
     found = set()
     for folder in sys.path:
         try:
-            entries = os.listdir(folder or ".")
+            entries = [entry.name for entry in Path(folder).iterdir()]
         except OSError:
             continue
         found |= {entry.split("-")[0] for entry in entries if entry.endswith(".dist-info")} & set(DISTRIBUTIONS)

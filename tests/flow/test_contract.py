@@ -1,4 +1,4 @@
-import datetime
+import datetime as dt
 import math
 
 import pytest
@@ -123,7 +123,7 @@ def test_a_stream_that_invents_units_cannot_fill_the_memory():
 
 
 def test_a_correction_comes_before_the_conversion_and_stands_in_the_words():
-    correction = Correction(a=1.0, b=-2.0, date=datetime.date(2026, 1, 2), expires=datetime.date(2027, 1, 2))
+    correction = Correction(a=1.0, b=-2.0, date=dt.date(2026, 1, 2), expires=dt.date(2027, 1, 2))
     one = contract("[degF]", correction=correction)
     assert judged(one, 70.0).values[0] == pytest.approx(20.0, rel=1e-12)
     assert "correction" in one.conversions[0]

@@ -30,7 +30,12 @@ def ledger(line):
 def test_bytes_become_answers_with_time_id_value_unit_and_flag():
     found = answers(tiny.line(), rows([1.0, 2.0, 3.0, 8.0, 9.0]))
     assert [one.outputs[0].value for one in found] == pytest.approx([1.5, 2.5, 5.5, 8.5], abs=1e-6)
-    assert [one.outputs[0].flags for one in found] == [(("cold", True),), (("cold", True),), (("cold", False),), (("cold", False),)]
+    assert [one.outputs[0].flags for one in found] == [
+        (("cold", True),),
+        (("cold", True),),
+        (("cold", False),),
+        (("cold", False),),
+    ]
     assert [one.time_ns for one in found] == [t * 10**9 for t in (1010, 1020, 1030, 1040)]
     assert [one.seq for one in found] == [0, 1, 2, 3]
     assert len({one.id for one in found}) == 4
@@ -43,7 +48,7 @@ def test_the_ids_come_from_bundle_line_stream_time_and_window_alone():
     first = [one.id for one in answers(tiny.line(), data)]
     assert [one.id for one in answers(tiny.line(), data, split=1)] == first
     assert [one.id for one in answers(tiny.line(), rows([1.0, 2.0, 3.5]))][1] != first[1]
-    assert [one.id for one in answers(tiny.line(), rows([1.0, 2.0, 3.0], start=2000))][0] != first[0]
+    assert answers(tiny.line(), rows([1.0, 2.0, 3.0], start=2000))[0].id != first[0]
 
 
 @settings(deadline=None, max_examples=60)
@@ -73,7 +78,10 @@ def test_more_windows_than_the_largest_batch_are_all_answered():
 
 def test_every_refusal_is_counted_by_its_reason_and_the_ledgers_add_up():
     line = tiny.line()
-    data = rows([1.0, 2.0]) + b"1020,abc,5\n1020,nan,5\n1020,,5\n1020,900,5\n1020,1\nx,1,5\n1000,1.000000,5\n500,1,5\n1020,3,5\n"
+    data = (
+        rows([1.0, 2.0])
+        + b"1020,abc,5\n1020,nan,5\n1020,,5\n1020,900,5\n1020,1\nx,1,5\n1000,1.000000,5\n500,1,5\n1020,3,5\n"
+    )
     data += b"\xff\xfe\n" + b"y" * 1000 + b"\n1040,3,5\n1050,3,5\n"
     found = answers(line, data, split=7)
     assert len(found) == 3

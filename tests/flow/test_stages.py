@@ -27,7 +27,9 @@ def test_steps_are_applied_and_the_axes_put_in_the_model_s_order():
 
 
 def test_newest_first_turns_the_time_round():
-    assert tensor_of(window={"length": 2, "period_s": 10.0, "order": "newest_first"}).tolist() == [[[2.0, 1.0], [6.0, 5.0]]]
+    assert tensor_of(window={"length": 2, "period_s": 10.0, "order": "newest_first"}).tolist() == [
+        [[2.0, 1.0], [6.0, 5.0]]
+    ]
 
 
 def test_steps_follow_their_order():
@@ -48,7 +50,9 @@ def test_the_input_is_never_written_to():
 def test_the_arithmetic_is_float64_and_the_cast_comes_last():
     steps = [{"step": "standardize", "mean": [101_325.0, 0.0], "std": [50.0, 1.0]}]
     values = np.array([[[101_325.000_1, 0.0], [101_325.0, 0.0]]])
-    assert make_preprocess(tiny.manifest(preprocess=steps))(values)[0, 0, 0] == np.float32((101_325.000_1 - 101_325.0) / 50.0)
+    assert make_preprocess(tiny.manifest(preprocess=steps))(values)[0, 0, 0] == np.float32(
+        (101_325.000_1 - 101_325.0) / 50.0
+    )
 
 
 @pytest.mark.parametrize(("side", "on", "off", "values", "states"), [

@@ -74,7 +74,9 @@ CHANNELS = {"a": ChannelBinding(field="a", unit="Cel"), "b": ChannelBinding(fiel
 CSV = CsvDecode(
     format="csv", columns=("t", "a", "b"), encoding="utf-8", time=TimeField(field="t", format="unix_s"), carry=()
 )
-JSON = JsonDecode(format="json", encoding="utf-8", time=TimeField(field="t", format="unix_s"), stream="who", carry=("note",))
+JSON = JsonDecode(
+    format="json", encoding="utf-8", time=TimeField(field="t", format="unix_s"), stream="who", carry=("note",)
+)
 
 
 def line(contract=None, run=infer, decode=CSV, channels=CHANNELS, sizes=None) -> Line:
