@@ -55,7 +55,7 @@ class Booted:
 class Setting:
     """What a boot runs against: the machine, its profile, the bindings by line name, and what the device remembers.
 
-    ``floors`` holds the least security_version by bundle id, ``last_passes`` the environment of each bundle's last pass.
+    ``floors`` holds the least security_version by bundle id, ``last_passes`` each one's environment at its last pass.
     """
 
     machine: Machine
@@ -69,6 +69,8 @@ class Setting:
 
 def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
     """Run every check on one bundle; all of them run even after a failure, unless they need what failed.
+
+    A check that has nothing to compare is skipped, with the reason; a skip is never a pass.
 
     ``inject`` corrupts the input of one named check, so that its comparison must notice.
 
@@ -164,10 +166,18 @@ class _Trial:
         begun = time.perf_counter()
         try:
             value, measured, limit = work(*needs, inject=self._inject == name)
+        except checks.NotChecked as nothing:
+            self.checks.append(Check(name, tier, "skip", nothing.found, "", nothing.why))
+            return None
         except EdgeRuntimeError as error:
             took = (time.perf_counter() - begun) * 1000
             found = f"{error.subject}: found {error.found}"
             self.checks.append(Check(name, tier, "fail", found, error.expected, error.todo, took, error.exit_code))
+            return None
+        except Exception as fault:  # noqa: BLE001 -- a check that breaks has not passed, and the others still run
+            found = f"the check itself broke: {type(fault).__name__}: {fault}"
+            todo = "do not use this bundle; report this with it, for it is a fault of ours as well"
+            self.checks.append(Check(name, tier, "fail", " ".join(found.split())[:300], "an outcome", todo))
             return None
         self.checks.append(Check(name, tier, "pass", measured, limit, "", (time.perf_counter() - begun) * 1000))
         return value

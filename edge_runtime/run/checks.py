@@ -4,6 +4,7 @@ Every check gives (value, measured, limit) or raises an EdgeRuntimeError, and ta
 input, never its comparison, so that the comparison is what must notice.
 """
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 
 _LATENCY_RUNS = 60
 _BUILD_AGAIN = "have the author build the bundle again"
+
+
+class NotChecked(Exception):
+    """There is nothing to compare: ``found`` says what is missing, ``why`` what would let it be checked."""
+
+    def __init__(self, found: str, why: str) -> None:
+        self.found = found
+        self.why = why
+        super().__init__(found, why)
 
 
 class Conversions(NamedTuple):
@@ -232,6 +242,8 @@ def bindings(
     found: Manifest, lines: Mapping[str, Mapping[str, ChannelBinding]], *, inject: bool
 ) -> tuple[Conversions, str, str]:
     """Each line delivers every channel, in a unit that converts; what converts how is in the report."""
+    if not lines and not inject:
+        raise NotChecked("no line", "no device file names a line for this bundle; give one with --config")
     channels = found.inputs[0].channels
     names = [channel.name for channel in channels]
     if inject:
@@ -247,7 +259,7 @@ def bindings(
                 expected=f"exactly {', '.join(names)}", todo=f"correct [line.channels] of {line} in device.toml",
             )  # fmt: skip
         by_line[line] = Contract(channels, bound).conversions
-    return Conversions(by_line), f"{len(lines)} lines bound" if lines else "no line bound", "every channel converts"
+    return Conversions(by_line), f"{', '.join(lines)} bound", "every channel converts"
 
 
 def golden_tensor(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
@@ -329,7 +341,7 @@ def memory(found: Manifest, profile: DeviceProfile, *, inject: bool) -> tuple[bo
     if inject:
         used = limit + 1
     if used is None:
-        return True, "not known on this system", f"{limit:g} MB"
+        raise NotChecked("not known", "this system does not tell a process its size in /proc")
     if used > limit:
         raise DeviceError(
             subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:g} MB",
@@ -343,14 +355,14 @@ def _resident_mb() -> float | None:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
         return None
-    return pages * 4096 / 1e6
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6  # 4 KiB on most machines, 16 KiB on a Raspberry Pi 5
 
 
 def _judged(subject: str, difference: stages.Difference) -> tuple[bool, str, str]:
     if not difference.holds:
         raise BundleError(
             subject=subject, found=difference.measured, expected=difference.limit,
-            todo="run edge-runtime selftest on another machine: if it fails there too it is the bundle, else this device",
+            todo="run edge-runtime selftest on another machine: if it fails there too, the bundle is wrong",
         )  # fmt: skip
     return True, difference.measured, difference.limit
 

@@ -1,4 +1,4 @@
-"""The manifest of a bundle, version 1: everything a model promises, as frozen values; it opens no file and runs nothing."""
+"""The manifest of a bundle, version 1: everything a model promises, as frozen values; it opens no file."""
 
 import json
 import math
@@ -16,6 +16,7 @@ FEATURES = ("variants", "state", "multiple_inputs", "multiple_outputs", "opaque"
 IMPLEMENTED: frozenset[str] = frozenset()
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
+_SHOWN = 80
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$", description="lower case, digits and underscores")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="a file of the bundle")]
@@ -320,6 +321,7 @@ class Manifest(Frozen):
             raise ValueError("batch_sizes must ascend and begin with 1")
         self._steps_fit()
         self._window_fits()
+        self._tensors_fit()
         return self
 
     def _steps_fit(self) -> None:
@@ -337,6 +339,15 @@ class Manifest(Frozen):
                 raise ValueError(
                     f"input {model_input.tensor}: the time axis has {sizes.get('time')}, the window {length}"
                 )
+
+    def _tensors_fit(self) -> None:
+        for variant in self.variants:
+            for output in self.outputs:
+                if output.tensor not in variant.model_outputs:
+                    raise ValueError(f"output {output.name}: variant {variant.name} has no tensor {output.tensor!r}")
+            for model_input in self.inputs:
+                if model_input.tensor not in variant.model_inputs:
+                    raise ValueError(f"input {model_input.tensor}: variant {variant.name} has no such tensor")
 
     def files(self) -> frozenset[str]:
         """Every bundle file the manifest names."""
@@ -378,7 +389,7 @@ def parse(data: bytes) -> Manifest:
     if unknown:
         raise BundleError(
             subject="manifest.json, must_understand", found=", ".join(unknown),
-            expected=f"only what this release implements ({', '.join(sorted(IMPLEMENTED)) or 'nothing beyond the core'})",
+            expected=f"only what this release has ({', '.join(sorted(IMPLEMENTED)) or 'nothing beyond the core'})",
             todo="update edge-runtime, or have the bundle built without it",
         )  # fmt: skip
     try:
@@ -394,7 +405,7 @@ def parse(data: bytes) -> Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The canonical bytes of a manifest: UTF-8, two blanks, sorted keys, no key that holds its default, final newline."""
+    """The canonical bytes: UTF-8, two blanks, sorted keys, no key that holds its default, final newline."""
     raw = manifest.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"schema": SCHEMA}
     return (json.dumps(raw, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
@@ -433,4 +444,4 @@ def _short(value: object) -> str:
     if isinstance(value, Manifest):
         return f"bundle {value.id}"
     text = repr(value) if isinstance(value, str | int | float | None) else " ".join(str(value).split())
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,228 @@
+"""A bundle opened inside somebody's own Python program: the same boot, line and refusals; no shortcut."""
+
+import time as clock
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from edge_runtime.errors import BundleError, ConfigurationError, SampleRefused
+from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.ledger import Ledger
+from edge_runtime.flow.line import Line
+from edge_runtime.run.boot import ReadyModel, boot
+from edge_runtime.run.setting import make_setting
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.report import Report
+from edge_runtime.spec.result import Answer
+from edge_runtime.spec.units import Vocabulary
+
+if TYPE_CHECKING:
+    from edge_runtime.spec.manifest import Manifest
+
+Value = float | tuple[float, str] | None
+"""A number in the unit ``open`` was told, a number with its own unit, or None where the sensor gave nothing."""
+
+_LINE: Final = "python"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_NAMED: Final = 3
+
+
+class Sample(NamedTuple):
+    """One sample for ``feed_many``: what ``feed`` takes, as one value."""
+
+    values: Mapping[str, Value]
+    time: datetime | None = None
+    stream: str = ""
+
+
+class Outcome(NamedTuple):
+    """What came of ``feed_many``: the answers in order, and each refusal with the row at which it came out."""
+
+    answers: list[Answer]
+    refused: list[tuple[int, SampleRefused]]
+
+
+def open_bundle(
+    bundle: str | Path,
+    *,
+    profile: str | None = None,
+    units: Mapping[str, str] | None = None,
+    vocabulary: Vocabulary = "ucum",
+) -> "OpenModel":
+    """Boot a bundle with its full self-test, and return it ready to answer.
+
+    ``bundle`` is a folder or a .tar of it. ``units`` says, by channel, in which unit plain numbers will come; a channel
+    without one takes only values that bring their own, unless its author wrote ``assume``. ``vocabulary`` is whose
+    spelling of units both follow: ``ucum``, ``senml``, ``home-assistant`` or ``plain`` (docs/units.md). ``profile`` is
+    a device profile by name or file; without it the one that fits this machine is taken.
+
+    Raises:
+        BundleError: a required check failed; its text names the checks, what was measured and the limits.
+        ConfigurationError: a unit that does not convert, a channel the bundle does not have, or the profile.
+        DeviceError: the program's own files are missing.
+
+    """
+    booted = boot(Path(bundle), make_setting(profile))
+    if booted.ready is None:
+        _refuse_bundle(str(bundle), booted.report)
+    return OpenModel(booted.ready, units or {}, vocabulary)
+
+
+class OpenModel:
+    """A proven model behind its line: values with units in, answers out. One thread at a time may feed it.
+
+    ``report`` is that of the boot, ``manifest`` the contract, ``ledger`` counts what came in and went out, by reason.
+    """
+
+    def __init__(self, ready: ReadyModel, units: Mapping[str, str], vocabulary: Vocabulary) -> None:
+        self.report: Report = ready.report
+        self.manifest: Manifest = ready.model.manifest
+        channels = self.manifest.inputs[0].channels
+        self._names = tuple(channel.name for channel in channels)
+        for name in units:
+            if name not in self._names:
+                raise ConfigurationError(
+                    subject="units", found=f"an unknown channel {name!r}", expected=_nearest(name, self._names),
+                    todo=f"see what the bundle takes: edge-runtime inspect {self.report.bundle['path']}",
+                )  # fmt: skip
+        self._contract = Contract(channels, {name: _binding(name, units.get(name), vocabulary) for name in self._names})
+        self._line = Line(name=_LINE, model=ready.model, contract=self._contract)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was received and answered so far, each term by reason; an answer counts as published once returned."""
+        return self._line.ledger
+
+    @property
+    def conversions(self) -> tuple[str, ...]:
+        """What happens to each channel's plain number, in words."""
+        return self._contract.conversions
+
+    def feed(self, values: Mapping[str, Value], *, time: datetime | None = None, stream: str = "") -> list[Answer]:
+        """Take one sample and return the answer it completes: none while a window fills, or for a repeated sample.
+
+        ``values`` holds, for each channel by name, a number or ``(number, unit)``. ``time`` is when it was measured,
+        with a time zone; without it the moment of the call counts. Each ``stream`` has its own window and hysteresis.
+
+        Raises:
+            SampleRefused: the sample, or the window it completes, is refused; ``reason`` is the ledger's word for it.
+                The stream goes on with the next sample.
+            DeviceError: the provider failed.
+
+        """
+        line = self._line
+        self._offer(values, time, stream)
+        line.run()
+        answers, refused = self._collect()
+        if refused:
+            raise refused[0]
+        return answers
+
+    def feed_many(self, samples: Iterable[Sample | Mapping[str, Value]]) -> Outcome:
+        """Take many samples, run in the bundle's batch sizes; a refused one costs the others nothing.
+
+        The answers are those that ``feed`` would give one by one, as far as the bundle's tolerance says.
+
+        Raises:
+            DeviceError: the provider failed.
+
+        """
+        answers: list[Answer] = []
+        refused: list[tuple[int, SampleRefused]] = []
+        row = 0
+        for row, one in enumerate(samples):
+            sample = one if isinstance(one, Sample) else Sample(one)
+            try:
+                self._offer(sample.values, sample.time, sample.stream)
+            except SampleRefused as refusal:
+                refused.append((row, refusal))
+            self._move(row, answers, refused)
+        self._line.run()
+        self._move(row, answers, refused)
+        return Outcome(answers, refused)
+
+    def _move(self, row: int, answers: list[Answer], refused: list[tuple[int, SampleRefused]]) -> None:
+        more, refusals = self._collect()
+        answers += more
+        refused += [(row, refusal) for refusal in refusals]
+
+    def _offer(self, values: Mapping[str, Value], time: datetime | None, stream: str) -> None:
+        for name in values:
+            if name not in self._names:
+                self._refuse("unknown_channel", "channels", repr(name), _nearest(name, self._names), "correct its name")
+        numbers: list[float | None] = []
+        units: list[str | None] = []
+        for name in self._names:
+            number, unit = self._take(name, values.get(name))
+            numbers.append(number)
+            units.append(unit)
+        time_ns = None if time is None else self._unix_ns(time)
+        self._line.offer(Reading(tuple(numbers), time_ns, stream, tuple(units)), clock.time_ns())
+
+    def _take(self, name: str, value: Value) -> tuple[float | None, str | None]:
+        unit = None
+        if isinstance(value, tuple):
+            if len(value) != 2 or not isinstance(value[1], str):  # noqa: PLR2004 -- a number and its unit
+                self._refuse("not_a_number", f"channel {name}", repr(value)[:80], "(number, unit)", "give the two")
+            value, unit = value
+        if value is None:
+            return None, unit
+        if not isinstance(value, Real) or isinstance(value, bool):
+            self._refuse(
+                "not_a_number", f"channel {name}", repr(value)[:80], "a number, or (number, unit)", "convert it first"
+            )
+        return float(value), unit
+
+    def _unix_ns(self, time: datetime) -> int:
+        if time.tzinfo is None:
+            self._refuse(
+                "bad_time", "time of the sample", f"{time.isoformat()} without a zone", "a time with its zone",
+                "e.g. datetime(..., tzinfo=UTC)",
+            )  # fmt: skip
+        return (time - _EPOCH) // _MICROSECOND * 1000
+
+    def _refuse(self, reason: str, subject: str, found: str, expected: str, todo: str) -> NoReturn:
+        """Refuse what never became a reading; the line has not seen it, so it is counted here."""
+        self.ledger.received += 1
+        self.ledger.rejected[reason] += 1
+        raise SampleRefused(reason=reason, subject=subject, found=found, expected=expected, todo=todo)
+
+    def _collect(self) -> tuple[list[Answer], list[SampleRefused]]:
+        line = self._line
+        answers = line.take_answers()
+        line.published(len(answers))
+        line.take_changes()  # they are for a journal, and there is none: they must not pile up
+        return answers, [_refusal(one.rejection) for one in line.take_refused()]
+
+
+def _binding(name: str, unit: str | None, vocabulary: Vocabulary) -> ChannelBinding:
+    if unit is None:
+        return ChannelBinding(field=name, unit_field="the value's own", vocabulary=vocabulary)
+    return ChannelBinding(field=name, unit=unit, vocabulary=vocabulary)
+
+
+def _refusal(rejection: Rejection) -> SampleRefused:
+    return SampleRefused(
+        reason=rejection.reason, subject=rejection.subject, found=rejection.found, expected=rejection.expected,
+        todo=rejection.todo or "see docs/python.md",
+    )  # fmt: skip
+
+
+def _refuse_bundle(path: str, report: Report) -> NoReturn:
+    failed = report.failures(frozenset({"required"}))
+    words = [f"{check.id} failed: {check.measured}, limit {check.limit}" for check in failed]
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    raise BundleError(
+        subject=f"bundle {path}", found="; ".join(words[:_NAMED]) + more, expected="every required check to pass",
+        todo=f"{failed[0].hint}; edge-runtime selftest --bundle {path} tells all",
+    )  # fmt: skip
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(str(name), names, n=1, cutoff=0.5)
+    return f"{near[0]!r} perhaps" if near else ", ".join(names)

@@ -1,0 +1,219 @@
+"""`edge-runtime inspect` and `verify`: a contract in a person's words, whether a bundle is whole; no model runs."""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edge_runtime.bundle.golden import Goldens
+from edge_runtime.bundle.golden import decode as decode_goldens
+from edge_runtime.bundle.read import read_files
+from edge_runtime.bundle.verify import VerifiedBundle, verify
+from edge_runtime.errors import BundleError
+from edge_runtime.spec.manifest import Band, Channel, Manifest, Output, Step, Tolerance, Variant, encode, parse
+
+_UNSIGNED = {
+    "absent": "not checked: there is none",
+    "not checked": "not checked: there is one, but this release checks none",
+}
+Row = tuple[str, ...]
+
+
+def main(args: Namespace) -> int:
+    """Print the contract of ``args.bundle`` (``inspect``) or only what makes it whole (``verify``).
+
+    Raises:
+        BundleError: the bundle is not whole, or its manifest says what this release does not understand.
+
+    """
+    bundle = verify(read_files(Path(args.bundle)), args.bundle)
+    manifest = _manifest(bundle)
+    if args.command == "verify":
+        _tell(_as_json(_whole(bundle, manifest)) if args.json else "\n".join(_whole_lines(bundle, manifest)))
+    elif args.json:
+        _tell(_as_json({"digest": bundle.digest, "manifest": json.loads(encode(manifest))}))
+    else:
+        _tell("\n".join(describe(bundle, manifest)))
+    return 0
+
+
+def describe(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
+    """Every line of the contract for a person."""
+    yield f"{manifest.id} {manifest.version}: {manifest.description}"
+    yield f"  LIMITS     {manifest.provenance.limits}"
+    yield f"  digest     {bundle.digest}"
+    yield f"  signature  {_UNSIGNED[bundle.signature]}"
+    yield f"  security   version {manifest.security_version}"
+    for model_input in manifest.inputs:
+        yield ""
+        sizes = (size if isinstance(size, int) else "any" for size in model_input.shape)
+        shape = ", ".join(f"{axis} {size}" for axis, size in zip(model_input.axes, sizes, strict=True))
+        yield f"input {model_input.tensor} ({model_input.dtype}: {shape})"
+        yield from _table([_CHANNEL_HEAD, *(_channel_row(channel) for channel in model_input.channels)])
+    yield from _window_lines(manifest)
+    yield ""
+    yield "preprocessing, in float64 with stored constants"
+    names = [channel.name for channel in manifest.inputs[0].channels]
+    for step in manifest.preprocess:
+        yield from _step_lines(step, names)
+    if not manifest.preprocess:
+        yield "  none"
+    for output in manifest.outputs:
+        yield from _output_lines(output)
+    for variant in manifest.variants:
+        yield from _variant_lines(bundle, manifest, variant)
+    yield from _proof_lines(manifest)
+    yield from _provenance_lines(manifest)
+
+
+_CHANNEL_HEAD: Row = ("channel", "unit", "trained", "tolerated", "physical", "unit undeclared", "stuck after")
+
+
+def _channel_row(channel: Channel) -> Row:
+    unit = channel.unit + (" (difference)" if channel.kind == "difference" else "")
+    bands = (_band(band) for band in (channel.trained, channel.tolerated, channel.physical))
+    stuck = f"{channel.stuck_after} equal" if channel.stuck_after else "not judged"
+    return (channel.name, unit, *bands, channel.when_undeclared, stuck)
+
+
+def _band(band: Band) -> str:
+    return f"{band.min:g} to {band.max:g}"
+
+
+def _window_lines(manifest: Manifest) -> Iterator[str]:
+    window = manifest.window
+    yield ""
+    if window is None:
+        yield "window: none, each sample is one input"
+        return
+    pace = "not checked"
+    if window.period_s:
+        pace = f"one each {window.period_s:g} s, flagged where off by more than {window.rate_tolerance:.0%}"
+    yield f"window: {window.length} samples, moved by {window.hop}, {window.order.replace('_', ' ')}"
+    yield f"  pace: {pace}; a window over a missing sample is refused"
+
+
+def _step_lines(step: Step, names: Sequence[str]) -> Iterator[str]:
+    yield f"  {step.step}"
+    constants = {key: values for key, values in step if key != "step"}
+    rows = [(name, *(f"{values[at]!r}" for values in constants.values())) for at, name in enumerate(names)]
+    yield from _table([("channel", *constants), *rows], indent="    ")
+
+
+def _output_lines(output: Output) -> Iterator[str]:
+    yield ""
+    yield f"output {output.name} [{output.unit}]: {output.meaning}"
+    for step in output.postprocess:
+        yield f"  {step.step}: y * {step.std!r} + {step.mean!r}"
+    for flag in output.flags:
+        back = "at or above" if flag.side == "below" else "at or below"
+        yield f"  flag {flag.name}: on {flag.side} {flag.on:g} {output.unit}, off again {back} {flag.off:g}"
+
+
+def _variant_lines(bundle: VerifiedBundle, manifest: Manifest, variant: Variant) -> Iterator[str]:
+    size = len(bundle.files[variant.model])
+    opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(variant.opsets.items()))
+    yield ""
+    yield f"variant {variant.name}: {variant.precision}, {variant.model} of {size} bytes"
+    yield f"  IR {variant.ir_version}, opset {opsets}; operators {', '.join(variant.operators)}"
+    yield f"  processor: {', '.join(variant.isa) or 'no special feature needed'}"
+    for provider, tolerance in variant.tolerances.items():
+        yield f"  tolerance on {provider}: {_tolerance(tolerance)}"
+        yield f"    evidence: {tolerance.evidence}"
+    for name, band in variant.input_clip.items():
+        yield f"  {name} is clipped by its int8 scale outside {_band(band)}"
+    for name, step in variant.output_step.items():
+        yield f"  one int8 step of {name} is {step:.4g}"
+    goldens = _goldens(bundle, variant)
+    asked = _asked(goldens)
+    yield f"  goldens: {len(goldens)} cases in {variant.goldens}, {asked} of them with the framework's own answer"
+    yield f"  proven at batch sizes {', '.join(str(size) for size in manifest.batch_sizes)}"
+
+
+def _tolerance(tolerance: Tolerance) -> str:
+    match tolerance.kind:
+        case "exact":
+            return "equal"
+        case "steps":
+            return f"at most {tolerance.steps} output steps off"
+        case "float":
+            return f"at most {tolerance.atol:g} + {tolerance.rtol:g} * |expected| off"
+
+
+def _asked(goldens: Goldens) -> int:
+    """How many cases the source framework was asked: its answer is NaN where it was not."""
+    known = (np.isfinite(one.reshape(len(one), -1)).all(axis=1) for one in goldens.references.values())
+    return max((int(rows.sum()) for rows in known), default=0)
+
+
+def _proof_lines(manifest: Manifest) -> Iterator[str]:
+    yield ""
+    yield f"must refuse: {len(manifest.negative_goldens)} faults"
+    for golden in manifest.negative_goldens:
+        where = f" in {golden.channel}" if golden.channel else ""
+        yield f"  {golden.fault}{where}: {golden.expect}"
+    needs = manifest.needs
+    yield f"needs: an answer within {needs.latency_p99_ms:g} ms (p99), {needs.memory_mb:g} MB"
+
+
+def _provenance_lines(manifest: Manifest) -> Iterator[str]:
+    yield ""
+    yield "provenance"
+    for key, text in manifest.provenance:
+        yield f"  {key}: {text}"
+    for key, text in manifest.annotations.items():
+        yield f"  {key}: {text}"
+
+
+def _table(rows: Sequence[Row], indent: str = "  ") -> Iterator[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield (indent + "  ".join(cells)).rstrip()
+
+
+def _whole(bundle: VerifiedBundle, manifest: Manifest) -> dict[str, object]:
+    return {
+        "id": manifest.id,
+        "version": manifest.version,
+        "security_version": manifest.security_version,
+        "digest": bundle.digest,
+        "signature": "not checked",
+        "signature_file": bundle.signature != "absent",
+        "files": {name: len(data) for name, data in sorted(bundle.files.items())},
+    }
+
+
+def _whole_lines(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
+    yield f"{manifest.id} {manifest.version}: every file is as SHA256SUMS says, and nothing else is there"
+    yield f"  digest     {bundle.digest}"
+    yield f"  signature  {_UNSIGNED[bundle.signature]}"
+    for name, data in sorted(bundle.files.items()):
+        yield f"  {len(data):>10} bytes  {name}"
+    yield "Whole says who made it as little as that it answers right: `edge-runtime selftest` runs its goldens."
+
+
+def _manifest(bundle: VerifiedBundle) -> Manifest:
+    manifest = parse(bundle.files.get("manifest.json", b""))
+    absent = sorted(manifest.files() - set(bundle.files))
+    if absent:
+        raise BundleError(
+            subject=f"bundle {bundle.origin}, manifest.json", found=f"{', '.join(absent)} not in the bundle",
+            expected="every file it names", todo="have the author build the bundle again",
+        )  # fmt: skip
+    return manifest
+
+
+def _goldens(bundle: VerifiedBundle, variant: Variant) -> Goldens:
+    return decode_goldens(bundle.files[variant.goldens], subject=variant.goldens)
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
