@@ -80,15 +80,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _add_flags(leaf: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
-    groups = {name: leaf.add_mutually_exclusive_group() for name in {flag.one_of for flag in flags if flag.one_of}}
     for flag in flags:
-        target = groups.get(flag.one_of, leaf)
         if not flag.name.startswith("-"):
-            target.add_argument(flag.name.lower(), metavar=flag.name, help=flag.help)
+            leaf.add_argument(flag.name.lower(), metavar=flag.name, help=flag.help)
         elif flag.metavar:
-            target.add_argument(flag.name, metavar=flag.metavar, help=flag.help, default=flag.default, type=flag.parse)
+            leaf.add_argument(flag.name, metavar=flag.metavar, help=flag.help, default=flag.default, type=flag.parse)
         else:
-            target.add_argument(flag.name, help=flag.help, action="store_true")
+            leaf.add_argument(flag.name, help=flag.help, action="store_true")
 
 
 def _call(words: list[str]) -> int:

@@ -7,17 +7,13 @@ from typing import Final, NamedTuple
 
 
 class Flag(NamedTuple):
-    """One word of a command: ``FILE`` (positional), ``--out`` with a metavar (takes a value) or without (a switch).
-
-    Flags of one command that share ``one_of`` exclude each other.
-    """
+    """One word of a command: ``FILE`` (positional), ``--out`` with a metavar (takes a value) or without (a switch)."""
 
     name: str
     help: str
     metavar: str = ""
     default: str | None = None
     parse: Callable[[str], object] = str
-    one_of: str = ""
 
 
 class Command(NamedTuple):
@@ -122,12 +118,11 @@ COMMANDS: Final = (
     Command(
         "replay",
         "play a recording through a line in its own event time",
-        "edge-runtime replay examples/frost/station_us_units.csv --config device.toml --line frost",
+        "edge-runtime replay examples/frost/station_us_units.csv --config examples/frost/device.toml",
         "edge_runtime.run.replay",
         (
             Flag("FILE", "the recording, as `record` wrote it, or the raw text of a stream"),
-            _CONFIG._replace(one_of="line"),
-            Flag("--bundle", "bundle to feed without a device file: a folder or a .tar of it", "PATH", one_of="line"),
+            _SERVED,
             _LINE,
             Flag("--speed", "times the recorded pace (default: as fast as it goes)", "FACTOR", None, _positive),
             Flag("--out", "write the answers to a file (default: standard output)", "FILE"),

@@ -12,7 +12,7 @@ from secrets import token_hex
 from types import FrameType
 from typing import Final
 
-from edge_runtime.errors import ConfigurationError, TemporaryError
+from edge_runtime.errors import ConfigurationError, DeviceError, TemporaryError
 from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
 from edge_runtime.run.lane import Lane
@@ -62,16 +62,19 @@ class Service:
 
     def _boot(self) -> tuple[list[Report], dict[str, ReadyModel]]:
         """Boot each bundle once for all the lines that it serves."""
-        reports, models = [], {}
+        reports: list[Report] = []
+        models: dict[str, ReadyModel] = {}
         config = self._loaded.config
         for path in dict.fromkeys(self._loaded.resolve(line.bundle) for line in config.line):
             lines = [line for line in config.line if self._loaded.resolve(line.bundle) == path]
             setting = make_line_setting(self._loaded, path)
             booted: Booted = boot(path, setting)
             reports.append(booted.report)
-            _say(_verdict(booted.report))
+            _say(verdict(booted.report))
             if booted.ready is not None:
-                remember_pass(self._state, booted.report)
+                # It only serves to tell a later failure what has changed since: no reason not to answer.
+                with suppress(DeviceError):
+                    remember_pass(self._state, booted.report)
                 models |= {line.name: booted.ready for line in lines}
         return reports, models
 
@@ -137,17 +140,8 @@ class Service:
             self._loop.stop()
 
 
-def _make_folder(state: Path) -> None:
-    try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o750)
-    except OSError as error:
-        raise ConfigurationError(
-            subject="state folder", found=f"{state}: {error.strerror}", expected="a folder this user can write",
-            todo="set state_dir in the device file, or give the user the folder",
-        ) from error  # fmt: skip
-
-
-def _verdict(report: Report) -> str:
+def verdict(report: Report) -> str:
+    """One line for a person: passed, with what was wanted but not met, or the first check that failed."""
     name = f"{report.bundle.get('id', report.bundle.get('path'))} {report.bundle.get('version', '')}".strip()
     failed = [check for check in report.checks if check.status == "fail"]
     if report.state == "OPERATIONAL":
@@ -156,6 +150,16 @@ def _verdict(report: Report) -> str:
         return f"{name}: self-test passed, {passed} checks in {report.ms:.0f} ms{slow}"
     first = failed[0]
     return f"{name}: refused at {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
+
+
+def _make_folder(state: Path) -> None:
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o750)
+    except OSError as error:
+        raise ConfigurationError(
+            subject="state folder", found=f"{state}: {error.strerror}", expected="a folder this user can write",
+            todo="set state_dir in the device file, or give the user the folder",
+        ) from error  # fmt: skip
 
 
 def _say(text: str) -> None:

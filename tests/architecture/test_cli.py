@@ -87,7 +87,7 @@ def test_handler_gets_the_arguments_and_gives_the_code(monkeypatch: pytest.Monke
         (["replay", "f", "--speed", "fast"], "found --speed: 'fast' is not a number above zero"),
         (["replay", "f", "--speed", "nan"], "found --speed: 'nan' is not a number above zero"),
         (["record", "--seconds", "0"], "found --seconds: '0' is not a number above zero"),
-        (["replay", "f", "--bundle", "b", "--config", "c"], "found --config: not allowed with argument --bundle"),
+        (["replay", "f", "--bundle", "b"], "found unknown word '--bundle'; expected"),
         (["selftest", "--retry-code", "x"], "found --retry-code: invalid int value: 'x'"),
     ],
 )

@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
 def test_carries_code_and_data(wheel: ZipFile) -> None:
     names = set(wheel.namelist())
     assert {"edge_runtime/__main__.py", "edge_runtime/py.typed"} <= names
-    assert "edge_runtime/_data/examples/frost/station_us_units.csv" in names
+    assert {f"edge_runtime/_data/examples/frost/{name}" for name in ("station_us_units.csv", "device.toml")} <= names
     for folder in ("device_profiles", "bundles"):
         inside = {
             f"edge_runtime/_data/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.is_file()

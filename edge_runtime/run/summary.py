@@ -1,0 +1,46 @@
+"""What came of a line, in words: both ledgers, and the first refusal of each reason; it counts nothing itself."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from edge_runtime.flow.ledger import Ledger
+from edge_runtime.spec.reading import Rejection
+
+
+class FirstRefusal(NamedTuple):
+    """The first sample or window that was refused for its reason; ``text`` is the line's own sentence."""
+
+    reason: str
+    text: str
+
+
+def ledger_text(ledger: Ledger, *, pending_answers: int) -> str:
+    """Both sums, zeros left out: ``samples: 10 received = 8 accepted + 2 rejected (2 missing); answers: ...``."""
+    samples, answers = ledger.as_dict()["samples"], ledger.as_dict()["answers"]
+    answers = {**answers, "pending": pending_answers}
+    return f"samples: {_sum(samples, 'received')}; answers: {_sum(answers, 'due')}"
+
+
+def first_refusals(dead_letters: Path) -> Iterator[FirstRefusal]:
+    """The first refusal of each reason, in order, out of the dead letters of a line that has stopped."""
+    if not dead_letters.exists():
+        return
+    seen = set()
+    with dead_letters.open(encoding="utf-8") as lines:
+        for line in lines:
+            letter = json.loads(line)
+            if letter["reason"] not in seen:
+                seen.add(letter["reason"])
+                yield FirstRefusal(letter["reason"], str(Rejection(*(letter[name] for name in Rejection._fields))))
+
+
+def _sum(terms: Mapping[str, int | Mapping[str, int]], total: str) -> str:
+    parts = []
+    for name, term in terms.items():
+        count = term if isinstance(term, int) else sum(term.values())
+        if name != total and count:
+            reasons = "" if isinstance(term, int) else f" ({', '.join(f'{n} {why}' for why, n in term.items())})"
+            parts.append(f"{count} {name}{reasons}")
+    return f"{terms[total]} {total} = {' + '.join(parts) or '0'}"
