@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import onnx
-from google.protobuf.message import DecodeError, Message
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from edge_runtime.errors import BundleError, DeviceError
 
-from edge_runtime.errors import BundleError
+try:
+    import onnx
+    from google.protobuf.message import DecodeError, Message
+    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+except ImportError as error:
+    raise DeviceError(
+        subject="onnx", found="not installed", expected="the package that builds need and devices do not",
+        todo="install edge-runtime[author]",
+    ) from error  # fmt: skip
 
 # A model that fits a device beside its work; larger ones need protobuf's external data, which is refused anyway.
 MAX_MODEL_BYTES = 512 * 1024 * 1024

@@ -179,7 +179,6 @@ def test_wrong_data_is_one_line(pack: Pack, change: Callable[[dict[str, Any]], N
         ('tensor = "low"', 'tensor = "high"', ConfigurationError, "'high'; expected an output of the model: low"),
         ("tolerated = [-30, 50]", "tolerated = [-70, 50]", ConfigurationError, "tolerated band must lie within"),
         ("tolerated = [-30, 50]", "tolerated = [50, -30]", ConfigurationError, "min 50 must be below max -30"),
-        ("physical = [-60, 60]", "stuck_after = 2\nphysical = [-60, 60]", ConfigurationError, ""),
         ("count = 24", "count = 60", ConfigurationError, "found 40 cases; expected 56 for 60 goldens"),
         ("batch_sizes = [1, 2, 4]", "batch_sizes = [2, 4]", ConfigurationError, "batch_sizes must ascend"),
         ('limits = "a test"', f'limits = "a test"\nmodel_sha256 = "{"0" * 64}"', ConfigurationError, "the model's own"),
@@ -191,11 +190,17 @@ def test_wrong_data_is_one_line(pack: Pack, change: Callable[[dict[str, Any]], N
     ],
 )  # fmt: skip
 def test_a_wrong_contract_is_one_line(pack: Pack, old: str, new: str, kind: type[EdgeRuntimeError], words: str) -> None:
-    if "stuck_after" in new:
-        pack.arrays("data.npz", lambda found: found["train"].__setitem__((0, 0), 7.0))
-        words = "stuck_after: found 2; expected more than 3, the longest equal run in the training data; set 4"
     pack.edit(old, new)
     _refused(pack, kind, words)
+
+
+def test_a_stuck_limit_that_training_itself_reached_is_refused(pack: Pack) -> None:
+    pack.arrays("data.npz", lambda found: found["train"].__setitem__((0, 0), 7.0))
+    pack.edit("physical = [-60, 60]", "stuck_after = 3\nphysical = [-60, 60]")
+    words = "stuck_after: found 3; expected more than 3, the longest equal run in the training data; set 4"
+    _refused(pack, ConfigurationError, words)
+    pack.edit("stuck_after = 3", "stuck_after = 4")
+    assert _build(pack.contract).failures == ()
 
 
 def test_a_model_of_another_shape_is_one_line(pack: Pack) -> None:
@@ -203,6 +208,22 @@ def test_a_model_of_another_shape_is_one_line(pack: Pack) -> None:
     _refused(pack, BundleError, "input window: found shape (batch, 2, 4); expected (batch, 2, 3)")
     (pack.folder / "model.onnx").write_bytes(tiny_model(batch=1).SerializeToString())
     _refused(pack, BundleError, "fixed batch of 1")
+
+
+def test_a_model_with_another_input_type_is_one_line(pack: Pack) -> None:
+    model = tiny_model()
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    model.graph.node[0].input[0] = "narrow"
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", ["window"], ["narrow"], name="cast", to=1))
+    (pack.folder / "model.onnx").write_bytes(model.SerializeToString())
+    _refused(pack, BundleError, "input window: found float64; expected float32")
+
+
+def test_a_model_with_two_inputs_is_one_line(pack: Pack) -> None:
+    model = tiny_model()
+    model.graph.input.append(onnx.helper.make_tensor_value_info("more", onnx.TensorProto.FLOAT, ["batch", 1]))
+    (pack.folder / "model.onnx").write_bytes(model.SerializeToString())
+    _refused(pack, BundleError, "found 2 (window, more); expected one")
 
 
 def test_a_reference_of_another_shape_is_one_line(pack: Pack) -> None:
@@ -224,6 +245,20 @@ def test_a_rebuild_by_its_record_gives_the_same_bytes(pack: Pack, tmp_path: Path
     again = _build(pack.contract, path)
     assert again.failures == ()
     assert again.files == first.files
+
+
+def test_a_rebuild_takes_the_recorded_ranges(pack: Pack, tmp_path: Path) -> None:
+    """So that the model's bytes do not hang on how this CPU rounds the float model."""
+    record = _build(pack.contract).record
+    assert record.calibration is not None
+    ranges = json.loads(record.calibration.ranges)
+    ranges["data"]["low"]["highest"]["data"][0] += 10
+    other = record.calibration.model_copy(update={"ranges": json.dumps(ranges)})
+    path = tmp_path / "build.json"
+    path.write_bytes(encode_record(record.model_copy(update={"calibration": other})))
+    (line,) = _build(pack.contract, path).failures
+    assert "model_int8.onnx" in line
+    assert "another kind of CPU, perhaps" in line
 
 
 def test_a_rebuild_that_differs_names_the_file_and_the_cause(

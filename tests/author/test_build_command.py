@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -82,3 +84,14 @@ def test_a_folder_that_is_no_bundle_is_left_alone(pack: Pack, tmp_path: Path) ->
 def test_a_missing_record_is_refused_before_any_work(pack: Pack, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="No such file"):
         main(_arguments(pack, tmp_path / "made", record=str(tmp_path / "none.json")))
+
+
+def test_without_onnx_one_line_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['onnx'] = None; from edge_runtime.cli import main; sys.exit(main(['build', 'c.toml']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 69
+    assert "onnx: found not installed" in done.stderr
+    assert "install edge-runtime[author]" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

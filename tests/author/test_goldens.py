@@ -58,6 +58,21 @@ def test_every_value_comes_back_from_its_own_unit(name: str) -> None:
             assert np.allclose(again, values, rtol=1e-12, atol=1e-12 * abs(channel.physical.max))
 
 
+@pytest.mark.parametrize("name", ["frost", "dewpoint"])
+def test_tensors_come_from_the_values_in_their_own_units_to_the_last_bit(name: str) -> None:
+    manifest, goldens = _bundle(name)
+    model_input = manifest.inputs[0]
+    contract = goldens.raw.copy()
+    for case, units in enumerate(goldens.units):
+        for at, (channel, code) in enumerate(zip(model_input.channels, units, strict=True)):
+            a, b = conversion(resolve(code), resolve(channel.unit))
+            contract[case, :, at] = a * goldens.raw[case, :, at] + b
+    (step,) = manifest.preprocess
+    tensor = (contract - np.array(step.mean)) / np.array(step.std)
+    tensor = tensor.transpose(0, 2, 1) if manifest.window else tensor[:, 0]
+    assert np.array_equal(goldens.tensors[model_input.tensor], tensor.astype(np.float32))
+
+
 def test_frost_goldens_hold_what_they_must() -> None:
     manifest, goldens = _bundle("frost")
     assert len(goldens) == 32

@@ -97,6 +97,10 @@ def _external_in_attribute(model: onnx.ModelProto) -> None:
     model.graph.node.insert(0, node)
 
 
+def _external_unmarked(model: onnx.ModelProto) -> None:
+    model.graph.initializer[0].external_data.add(key="location", value="weights.bin")
+
+
 def _custom(model: onnx.ModelProto) -> None:
     model.graph.node[2].domain = "com.example"
     model.opset_import.append(helper.make_opsetid("com.example", 1))
@@ -118,6 +122,11 @@ def _branching(model: onnx.ModelProto) -> None:
 
 def _training(model: onnx.ModelProto) -> None:
     node = helper.make_node("BatchNormalization", ["hidden", "b1", "b1", "b1", "b1"], ["n"], training_mode=1)
+    model.graph.node.insert(2, node)
+
+
+def _training_of_old(model: onnx.ModelProto) -> None:
+    node = helper.make_node("BatchNormalization", ["hidden", "b1", "b1", "b1", "b1"], ["n", "mean", "var"])
     model.graph.node.insert(2, node)
 
 
@@ -143,11 +152,13 @@ def _dangling(model: onnx.ModelProto) -> None:
     [
         (_external, "external data"),
         (_external_in_attribute, "external data"),
+        (_external_unmarked, "external data"),
         (_custom, "'com.example'"),
         (_compiled, "EPContext"),
         (_dynamic, "DynamicQuantizeLinear"),
         (_branching, "control flow"),
         (_training, "training mode"),
+        (_training_of_old, "training mode"),
         (_function, "local.f"),
         (_fixed, "fixed batch of 1"),
         (_fixed_output, "'low' with a fixed batch of 8"),
