@@ -1,1 +1,33 @@
 """Floor 4, where answers and state go; no answer is changed in value here."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edge_runtime.sinks.jsonl_file import JsonLinesSink
+from edge_runtime.sinks.port import Sink
+from edge_runtime.sinks.standard_output import StandardOutputSink
+from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
+
+__all__ = ["make_sink"]
+
+
+def make_sink(spec: StandardOutput | JsonLinesFile, folder: Path, *, mono_ns: Callable[[], int]) -> Sink:
+    """The sink that ``spec`` describes, open; its relative path begins at ``folder``; the clock counts nanoseconds.
+
+    Raises:
+        ConfigurationError: its file cannot be appended to, or is no file of JSON lines.
+        TemporaryError: another process writes to it.
+
+    """
+    match spec:
+        case StandardOutput():
+            return StandardOutputSink(spec.name or spec.kind)
+        case JsonLinesFile():
+            keys = {"/id": "id"} if spec.map is None else {pointer: key for key, pointer in spec.map.items()}
+            return JsonLinesSink(
+                folder / spec.path,
+                spec.name or f"{spec.kind} {spec.path}",
+                sync=spec.sync,
+                id_key=keys.get("/id"),
+                mono_ns=mono_ns,
+            )

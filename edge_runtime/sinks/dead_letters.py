@@ -1,0 +1,145 @@
+"""Refused samples kept on disk for a person, bounded and never in the way; nothing is sent again from here."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pydantic_core import to_json
+
+from edge_runtime.flow.utc_time import utc_text
+from edge_runtime.sinks.append import append_whole, open_for_append
+from edge_runtime.spec.reading import Rejection
+
+RAW_BYTES = 256
+"""What is kept of a frame: enough to see its shape, and an answer to whether it is text at all."""
+ALIKE_A_MINUTE = 100
+"""A sender that is wrong is wrong at every sample: what comes beyond is counted, and told in one line a minute."""
+MOST_KINDS = 1000
+"""Kinds told apart within a minute; a reason with ever new subjects is counted as one beyond it."""
+BATCH_BYTES = 32_768
+"""What waits in memory for a ``flush`` at most."""
+_MINUTE_NS = 60_000_000_000
+
+
+class DeadLetters:
+    """JSON lines in ``path`` and, older, ``path`` + ``.1``, together at most ``max_bytes``.
+
+    ``wall_ns`` (Unix) stamps the summaries, ``mono_ns`` measures the minute. A disk that takes nothing is counted in
+    ``lost``, never raised; ``summarised`` counts those told only in sum. What a killed process had not flushed is gone.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, wall_ns: Callable[[], int], mono_ns: Callable[[], int]) -> None:
+        self.written = self.summarised = self.lost = 0
+        self._path = path
+        self._half_bytes = max_bytes // 2
+        self._wall_ns = wall_ns
+        self._mono_ns = mono_ns
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._minute_ns: int | None = None
+        self._alike: dict[tuple[str, str, str], int] = {}
+        self._file = -1
+        self._why = ""
+
+    def add(self, rejection: Rejection, *, time_ns: int, line: str, stream: str, raw: bytes) -> None:
+        """Note one refused sample or window; ``time_ns`` is the Unix time of its arrival."""
+        self._turn_minute()
+        kind = (line, rejection.reason, rejection.subject)
+        if kind not in self._alike and len(self._alike) >= MOST_KINDS:
+            kind = (line, rejection.reason, "")
+        count = self._alike[kind] = self._alike.get(kind, 0) + 1
+        if count > ALIKE_A_MINUTE:
+            self.summarised += 1
+            return
+        self._append(rejection, time_ns, line, stream, _escaped(raw))
+
+    def flush(self) -> None:
+        """Write what waits, in one write."""
+        self._turn_minute()
+        self._write()
+
+    def status(self) -> str:
+        """One plain sentence."""
+        text = f"{self.written} refused samples written, {self.summarised} told in sum"
+        return f"{text}, {self.lost} lost: {self._why}." if self.lost else f"{text}."
+
+    def close(self) -> None:
+        """Tell what was only counted, write it all and let the file go. Idempotent."""
+        self._summarise()
+        self._write()
+        self._let_go()
+
+    def _turn_minute(self) -> None:
+        now = self._mono_ns()
+        if self._minute_ns is None:
+            self._minute_ns = now
+        elif now - self._minute_ns >= _MINUTE_NS:
+            self._summarise()
+            self._minute_ns = now
+
+    def _summarise(self) -> None:
+        alike, self._alike = self._alike, {}
+        for (line, reason, subject), count in alike.items():
+            if count > ALIKE_A_MINUTE:
+                more = Rejection(
+                    reason, subject, f"{count - ALIKE_A_MINUTE} more like the {ALIKE_A_MINUTE} before",
+                    f"at most {ALIKE_A_MINUTE} a minute to be written out",
+                )  # fmt: skip
+                self._append(more, self._wall_ns(), line, "", "")
+
+    def _append(self, rejection: Rejection, time_ns: int, line: str, stream: str, raw: str) -> None:
+        head = {"time": utc_text(time_ns), "line": line, "stream": stream}
+        data = to_json({**head, **rejection._asdict(), "raw": raw}) + b"\n"
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes >= BATCH_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        letters, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for batch in _batches(letters, self._half_bytes):
+            try:
+                self._write_batch(batch)
+            except OSError as error:
+                self.lost += len(batch)
+                self._why = error.strerror or type(error).__name__
+                self._let_go()
+            else:
+                self.written += len(batch)
+
+    def _write_batch(self, batch: list[bytes]) -> None:
+        data = b"".join(batch)
+        if self._file < 0:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_for_append(self._path, 0o640)
+        size = os.fstat(self._file).st_size
+        if size and size + len(data) > self._half_bytes:
+            self._let_go()
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._file = open_for_append(self._path, 0o640)
+            size = 0
+        append_whole(self._file, data, size)
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _batches(letters: list[bytes], limit_bytes: int) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for letter in letters:
+        if batch and size + len(letter) > limit_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(letter)
+        size += len(letter)
+    yield batch
+
+
+def _escaped(raw: bytes) -> str:
+    """Printable ASCII as it is, every other byte as its escape."""
+    return raw[:RAW_BYTES].decode("latin-1").encode("unicode_escape").decode("ascii")
