@@ -42,8 +42,8 @@ def why_gone(health: Health, *, age_s: float, is_alive: bool) -> str | None:
         return f"process {health.pid} has gone; what stands above is its last word, of {health.time}; start it again"
     if age_s > OLD_S:
         return (
-            f"process {health.pid} lives but wrote this {age_s:.0f} s ago, at {health.time}; expected at most {OLD_S}; "
-            "look whether it hangs, or its state folder takes no files"
+            f"process {health.pid} lives but wrote this {age_s:.0f} s ago, at {health.time}; expected {OLD_S} s "
+            "at most; look whether it hangs, or its state folder takes no files"
         )
     return None
 
