@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-import edge_runtime
 from edge_runtime.errors import DeviceError
+
+_PACKAGE = Path(__file__).parents[1]
 
 
 def data_folder(name: Literal["bundles", "device_profiles", "examples"]) -> Path:
@@ -14,7 +15,7 @@ def data_folder(name: Literal["bundles", "device_profiles", "examples"]) -> Path
     A frozen program has it beside its modules, an installed copy in ``edge_runtime/_data``, a checkout beside the
     package. Raises DeviceError where it is missing.
     """
-    places = [place / name for place in _places(Path(edge_runtime.__file__).parent, getattr(sys, "_MEIPASS", None))]
+    places = [place / name for place in _places(_PACKAGE, getattr(sys, "_MEIPASS", None))]
     for place in places:
         if place.is_dir():
             return place

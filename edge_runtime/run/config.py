@@ -33,7 +33,7 @@ class LoadedConfig:
         name = self.config.profile
         return str(self.folder / name) if name is not None and is_file_name(name) else name
 
-    def resolve(self, path: Path) -> Path:
+    def resolve(self, path: str | Path) -> Path:
         """Return a path of the file as an absolute one."""
         return self.folder / path
 

@@ -1,7 +1,6 @@
 """What the integrator writes in device.toml: lines from a source through a bundle to sinks; it opens none of them."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
@@ -57,7 +56,9 @@ class LineConfig(BaseModel):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")] = Field(
         description="The line's own name, in reports and in the state folder: lower case, digits, - and _."
     )
-    bundle: Path = Field(description="The bundle, a folder or a .tar of it, from device.toml's folder on.")
+    bundle: Annotated[str, Field(min_length=1)] = Field(
+        description="The bundle, a folder or a .tar of it, from device.toml's folder on."
+    )
     source: Source = Field(description="Where the bytes come from.")
     framing: Framing = Field(default=Framing(), description="Where one frame ends and the next begins.")
     decode: Decode = Field(description="How a frame becomes fields.")

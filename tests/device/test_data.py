@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import edge_runtime
+from edge_runtime.device import data
 from edge_runtime.device.data import data_folder
 from edge_runtime.errors import DeviceError
 
@@ -14,7 +14,7 @@ from edge_runtime.errors import DeviceError
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "site" / "edge_runtime"
     (place / "_data" / "examples").mkdir(parents=True)
-    monkeypatch.setattr(edge_runtime, "__file__", str(place / "__init__.py"))
+    monkeypatch.setattr(data, "_PACKAGE", place)
     return place
 
 

@@ -93,7 +93,7 @@ def test_the_most_specific_that_fits_is_taken(folder: Path, orin: Machine) -> No
     assert load_profile(None, orin, [folder]).name == "dotprod"
     add(folder, "jetson", 'inherits = "base"\nmatch = ["Jetson"]')
     assert load_profile(None, orin, [folder]).name == "jetson"
-    add(folder, "orin", 'inherits = "base"\nmatch = ["Xavier", "Jetson Orin"]')
+    add(folder, "orin", 'inherits = "base"\nmatch = ["Xavier", "Jet", "Jetson Orin"]')
     assert load_profile(None, orin, [folder]).name == "orin"
     assert load_profile(None, Machine(architecture="aarch64"), [folder]).name == "base"
 
