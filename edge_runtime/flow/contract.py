@@ -60,7 +60,7 @@ class Contract:
     def judge(self, reading: Reading) -> Judged | Rejection:
         """Convert and check one reading; the first channel that fails decides."""
         rules = self._rules if reading.units is None else self._rules_of(reading.units)
-        values = []
+        values: list[float] = []
         flags = 0
         for value, rule in zip(reading.values, rules, strict=True):
             if value is None or type(rule) is not _Rule:

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,23 +152,31 @@ class Lane:
             self._stale = self._stale or str(full)
 
     def stop(self) -> None:
-        """Stop taking, answer and send what was taken, keep the rest, and close every door."""
-        self.source.stop()
+        """Stop taking, answer and send what was taken, keep the rest, and close every door, whatever fails on the way."""
+        with ExitStack() as doors:
+            for sink in self._sinks:
+                doors.callback(sink.close)
+            doors.callback(self._dead.close)
+            if self._journal is not None:
+                doors.callback(self._close_journal, self._journal)
+            doors.callback(self._finish)
+            self.source.stop()
+
+    def _finish(self) -> None:
         while chunks := self.source.take():
             for chunk in chunks:
                 self._feed(chunk)
             self.line.run()
             self._collect(self._mono_ns())
+        self._collect(self._mono_ns())
         self._send()
-        if self._journal is not None:
-            try:
-                self._journal.compact(self._saved())
-                self._journal.close()
-            except JournalFull as full:
-                self._stale = str(full)
-        self._dead.close()
-        for sink in self._sinks:
-            sink.close()
+
+    def _close_journal(self, journal: Journal) -> None:
+        try:
+            journal.compact(self._saved())
+            journal.close()
+        except JournalFull as full:
+            self._stale = str(full)
 
     @property
     def is_fresh(self) -> bool:

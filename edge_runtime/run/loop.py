@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from edge_runtime.run.lane import Lane
@@ -29,13 +30,12 @@ class Loop:
 
     def run(self) -> None:
         """Serve; on the way out, whatever the reason, answer and send what was taken and close every door."""
-        try:
+        with ExitStack() as doors:
+            for lane in self._lanes:
+                doors.callback(lane.stop)
             for lane in self._lanes:
                 lane.start(self._wake)
             self._turn_until_done()
-        finally:
-            for lane in self._lanes:
-                lane.stop()
 
     def _turn_until_done(self) -> None:
         tick_ns = self._mono_ns()

@@ -115,5 +115,5 @@ def _profile_of(loaded: LoadedConfig) -> str | None:
     """The device file's own profile; a path in it begins at the file's folder."""
     name = loaded.config.profile
     if name is not None and (name.endswith(".toml") or "/" in name):
-        return str(loaded.resolve(Path(name)))
+        return str(loaded.resolve(name))
     return name

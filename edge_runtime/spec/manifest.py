@@ -215,7 +215,7 @@ class Tolerance(Frozen):
 
 
 class Quantization(Frozen):
-    """How the int8 model was made; ``seven_bit_weights`` says that no weight leaves [-64, 63]."""
+    """How the int8 model was made; ``seven_bit_weights`` says that no weight leaves [-64, 64]."""
 
     format: Literal["QDQ"]
     activations: Literal["uint8", "int8"]

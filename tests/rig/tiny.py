@@ -1,16 +1,22 @@
 """A tiny contract with a model that a test can compute in its head: the answer is the mean of channel `a` over the window."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Line, Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode, TimeField
+from edge_runtime.flow.line import Infer, Line, Model
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, Framing, JsonDecode, TimeField
 from edge_runtime.spec.manifest import Manifest
 
 
-def manifest(*, length=2, hop=1, flags=True, sizes=(1, 2, 4), **changes) -> Manifest:
+def manifest(
+    *, length: int = 2, hop: int = 1, flags: bool = True, sizes: tuple[int, ...] = (1, 2, 4), **changes: Any
+) -> Manifest:
     """Two channels `a` (Cel) and `b` (%), a window of ``length`` samples 10 s apart, standardized; output `mean` in Cel."""
     band = {"min": -50.0, "max": 50.0}
     channel = {"trained": band, "tolerated": band, "physical": {"min": -100.0, "max": 100.0}}
@@ -57,14 +63,14 @@ def manifest(*, length=2, hop=1, flags=True, sizes=(1, 2, 4), **changes) -> Mani
     return Manifest.model_validate(raw | changes)
 
 
-def infer(feeds):
+def infer(feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The mean of the first channel, as float32 ``(batch, 1)``."""
     tensor = feeds["x"]
     assert tensor.dtype == np.float32
     return {"y": tensor[:, 0].astype(np.float64).mean(axis=1, keepdims=True).astype(np.float32)}
 
 
-def model(contract=None, run=infer) -> Model:
+def model(contract: Manifest | None = None, run: Infer = infer) -> Model:
     """The model of ``manifest``, or of another one."""
     contract = contract or manifest()
     return Model(contract, contract.variants[0], "d" * 64, run)
@@ -79,7 +85,13 @@ JSON = JsonDecode(
 )
 
 
-def line(contract=None, run=infer, decode=CSV, channels=CHANNELS, sizes=None) -> Line:
+def line(
+    contract: Manifest | None = None,
+    run: Infer = infer,
+    decode: Decode = CSV,
+    channels: Mapping[str, ChannelBinding] = CHANNELS,
+    sizes: tuple[int, ...] | None = None,
+) -> Line:
     """A whole line from bytes to answers."""
     one = model(contract, run)
     return Line(
