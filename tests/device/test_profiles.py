@@ -79,6 +79,14 @@ def test_every_profile_that_comes_with_the_program_is_valid(path: Path) -> None:
     assert load_profile(str(path), Machine(), []) == found
 
 
+def test_the_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "device_profiles.md").read_text()
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    (tmp_path / "orchard_gateway.toml").write_text(example)
+    machine = probe(trees.pi5(tmp_path / "pi"))
+    assert load_profile(None, machine, [tmp_path, data_folder("device_profiles")]).memory_mb == 256
+
+
 def test_a_child_replaces_its_parents_keys(folder: Path, orin: Machine) -> None:
     add(folder, "child", 'inherits = "base"\nintra_threads = 4\nisa = ["asimddp"]')
     found = load_profile("child", orin, [folder])

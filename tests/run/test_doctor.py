@@ -241,7 +241,7 @@ def test_a_state_folder_that_cannot_be_written(config: Path, monkeypatch: pytest
 
 
 def test_a_file_in_the_state_folders_place(config: Path) -> None:
-    (config.parent / "state").touch()
+    (config.parent / "state").touch(0o755)
     assert look.storage(load_config(config)).status == "fail"
 
 
