@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from edge_runtime.errors import BundleError, ConfigurationError
+from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.spec.manifest import Output
 from edge_runtime.spec.result import FLAG_NAMES, Answer, flag_names
@@ -38,11 +38,9 @@ def make_encoder(
     output that is not finite: the line refuses those before.
 
     Raises:
-        BundleError: an output or flag has the name of a key of the shape.
         ConfigurationError: a pointer of ``sink.map`` can match no answer.
 
     """
-    _check_names(outputs)
     if sink.map is None:
         return _shape_encoder(run_id)
     return _map_encoder(run_id, sink.map, _known_pointers(outputs, carry))
@@ -114,16 +112,3 @@ def _getter(name: str, pointer: str, known: Mapping[str, tuple[str, ...]]) -> Ca
 
 
 _NOTHING: Mapping[str, Any] = {}
-
-
-def _check_names(outputs: Sequence[Output]) -> None:
-    taken = {*ALWAYS, *SOMETIMES}
-    for output in outputs:
-        inside = {flag.name for flag in output.flags} & {"value", "unit"}
-        if output.name in taken or inside:
-            word = f"a flag of output {output.name}" if inside else "an output"
-            raise BundleError(
-                subject=f"{word}, {min(inside, default=output.name)!r}", found="a name every answer uses itself",
-                expected=f"none of {', '.join(sorted(taken))} for an output, neither value nor unit for a flag",
-                todo="have the author rename it in contract.toml and build again",
-            )  # fmt: skip

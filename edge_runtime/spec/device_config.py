@@ -24,7 +24,7 @@ class JournalConfig(BaseModel):
         default="auto", description="auto: on, but off for a replayed file, which can be played again from its start."
     )
     sync_s: FiniteFloat = Field(
-        default=1.0,
+        default=5.0,
         ge=0,
         le=3600,
         description="Seconds between two writes that reach the disk: what a power cut may cost. 0: after every sample.",
@@ -43,9 +43,6 @@ class DeadLetters(BaseModel):
     model_config = _FROZEN
 
     max_bytes: int = Field(default=4 * _MIB, ge=0, description="What they may take on disk. 0: keep none.")
-    max_age_s: FiniteFloat | None = Field(
-        default=None, gt=0, description="Seconds after which one is thrown away; absent: only room counts."
-    )
 
 
 class LineConfig(BaseModel):

@@ -15,6 +15,10 @@ SCHEMA: Literal["edge-runtime/bundle/1"] = "edge-runtime/bundle/1"
 FEATURES = ("variants", "state", "multiple_inputs", "multiple_outputs", "opaque", "preprocess_onnx", "signature")
 IMPLEMENTED: frozenset[str] = frozenset()
 
+# The keys an answer has anyway: an output must not be called like one of them, nor a flag like a key of an output.
+ANSWER_KEYS = frozenset(("time", "stream", "seq", "id", "flags", "run", "stuck", "age_s", "carry"))
+OUTPUT_KEYS = frozenset(("value", "unit"))
+
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 _SHOWN = 80
 
@@ -317,6 +321,10 @@ class Manifest(Frozen):
             raise ValueError("two variants share a name")
         if len({output.name for output in self.outputs}) != len(self.outputs):
             raise ValueError("two outputs share a name")
+        taken = [output.name for output in self.outputs if output.name in ANSWER_KEYS]
+        taken += [flag.name for output in self.outputs for flag in output.flags if flag.name in OUTPUT_KEYS]
+        if taken:
+            raise ValueError(f"{taken[0]} is a key every answer has; give the output or flag another name")
         if list(self.batch_sizes) != sorted(set(self.batch_sizes)) or self.batch_sizes[0] != 1:
             raise ValueError("batch_sizes must ascend and begin with 1")
         self._steps_fit()

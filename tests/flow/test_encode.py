@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_runtime.errors import BundleError, ConfigurationError
-from edge_runtime.flow.encode import make_encoder
-from edge_runtime.spec.manifest import Output, Threshold
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.encode import ALWAYS, SOMETIMES, make_encoder
+from edge_runtime.spec.manifest import ANSWER_KEYS, Output, Threshold
 from edge_runtime.spec.result import FLAG_NAMES, Answer, OutputValue
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
 
@@ -86,16 +86,8 @@ def test_a_pointer_that_can_never_match_is_refused_naming_the_near_ones(pointer,
     assert "\n" not in text
 
 
-@pytest.mark.parametrize("name", ["time", "flags", "carry", "age_s", "run"])
-def test_an_output_named_as_a_key_of_the_shape_is_refused(name):
-    with pytest.raises(BundleError, match=f"an output, '{name}': found a name every answer uses itself"):
-        make_encoder(StandardOutput(), "r1", [LOW.model_copy(update={"name": name})])
-
-
-def test_a_flag_named_unit_is_refused():
-    flag = FROST.model_copy(update={"name": "unit"})
-    with pytest.raises(BundleError, match="a flag of output low, 'unit'"):
-        make_encoder(StandardOutput(), "r1", [LOW.model_copy(update={"flags": (flag,)})])
+def test_the_keys_of_the_shape_are_those_the_manifest_keeps_free():
+    assert {*ALWAYS, *SOMETIMES} == ANSWER_KEYS
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -308,5 +308,5 @@ def test_config_show_prints_every_default(path: Path, capsys: pytest.CaptureFixt
     assert shown["config"]["schema"] == "edge-runtime/device/1"
     line = shown["config"]["line"][0]
     assert line["source"]["parity"] == "none"
-    assert line["journal"]["sync_s"] == 1.0
+    assert line["journal"]["sync_s"] == 5.0
     assert line["decode"]["separator"] == ","

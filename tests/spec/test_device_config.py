@@ -46,8 +46,8 @@ def test_the_default_of_everything_that_has_one() -> None:
     line = config.line[0]
     assert (config.profile, config.state_dir) == (None, None)
     assert line.framing.max_bytes == 4096
-    assert line.journal.model_dump() == {"enabled": "auto", "sync_s": 1.0, "max_bytes": 4 * 1024 * 1024}
-    assert line.dead_letters.model_dump() == {"max_bytes": 4 * 1024 * 1024, "max_age_s": None}
+    assert line.journal.model_dump() == {"enabled": "auto", "sync_s": 5.0, "max_bytes": 4 * 1024 * 1024}
+    assert line.dead_letters.model_dump() == {"max_bytes": 4 * 1024 * 1024}
 
 
 def test_it_is_frozen_and_survives_json() -> None:

@@ -84,6 +84,8 @@ CHANNEL = ("inputs", 0, "channels", 0)
         (("preprocess", 0, "mean"), [1.0], "one constant a channel"),
         (("preprocess", 0, "step"), "spectrum", "spectrum"),
         (("outputs", 0, "flags", 0, "off"), 1.0, "own side"),
+        (("outputs", 0, "name"), "time", "a key every answer has"),
+        (("outputs", 0, "flags", 0, "name"), "unit", "a key every answer has"),
         (("batch_sizes",), [2, 4], "begin with 1"),
         (("batch_sizes",), [1, 4, 2], "ascend"),
         (("variants", 0, "model"), "../model.onnx", "pattern"),
