@@ -1,0 +1,314 @@
+"""Every check of a boot can fail, each on its own, and a bundle that was edited fails at the stage it should."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from edge_runtime.errors import UsageError
+from edge_runtime.run import checks
+from edge_runtime.run.boot import INJECTABLE, ReadyModel, Setting, boot
+from edge_runtime.run.setting import make_setting
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.report import LEFT_OUT, Report
+from edge_runtime.spec.units import resolve, siblings
+from tests.rig.bundles import DEWPOINT, FROST, ROOT, files_of, manifest_of, write_with, write_with_manifest
+from tests.rig.mutilate import flips
+
+GOLDENS = ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens")
+# What a check needs; where that failed it is left out, which is no pass.
+NEEDED_BY = {
+    "files": {"manifest", "rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings",
+              *GOLDENS, "latency", "memory"},
+    "manifest": {"rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings", *GOLDENS,
+                 "latency", "memory"},
+    "compatibility": {"provider", "placement", "goldens", "units", *GOLDENS, "latency"},
+    "onnxruntime": {"provider", "placement", *GOLDENS, "latency"},
+    "provider": {"placement", *GOLDENS, "latency"},
+    "goldens": {"units", *GOLDENS, "latency"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def setting() -> Setting:
+    return make_setting(bindings={"here": _bindings(FROST)})
+
+
+@pytest.fixture(scope="module")
+def bare() -> Setting:
+    return make_setting()
+
+
+def _bindings(bundle: Path) -> dict[str, ChannelBinding]:
+    channels = manifest_of(bundle)["inputs"][0]["channels"]
+    return {one["name"]: ChannelBinding(field=one["name"], unit=one["unit"]) for one in channels}
+
+
+def _failed(report: Report) -> list[str]:
+    return [check.id for check in report.failures()]
+
+
+def _left_out(report: Report) -> set[str]:
+    return {check.id for check in report.checks if check.status == "skip" and check.hint == LEFT_OUT}
+
+
+@pytest.mark.parametrize("bundle", [FROST, DEWPOINT], ids=lambda path: path.name)
+def test_shipped_bundles_pass(bundle: Path) -> None:
+    booted = boot(bundle, make_setting(bindings={"here": _bindings(bundle)}))
+    assert booted.ready is not None
+    assert booted.report.state == "OPERATIONAL"
+    skipped = [check.id for check in booted.report.checks if check.status == "skip"]
+    assert skipped == ["signature"], "nothing else may be left out"
+    assert booted.report.facts["conversions"]["here"][0].startswith("air_temperature: Cel -> Cel")
+
+
+def test_every_check_but_the_signature_can_be_injected(setting: Setting) -> None:
+    ids = {check.id for check in boot(FROST, setting).report.checks}
+    assert set(INJECTABLE) == ids - {"signature"}
+
+
+@pytest.mark.parametrize("name", INJECTABLE)
+def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) -> None:
+    booted = boot(FROST, setting, inject=name)
+    assert _failed(booted.report) == [name]
+    assert _left_out(booted.report) == NEEDED_BY.get(name, set())
+    wanted = name in ("latency", "memory")
+    assert (booted.ready is not None) == wanted
+    assert booted.report.state == ("OPERATIONAL" if wanted else "ERROR")
+    assert not booted.report.passed()
+
+
+@pytest.mark.parametrize("name", ["signature", "golden", ""])
+def test_unknown_injection(name: str, setting: Setting) -> None:
+    with pytest.raises(UsageError, match=r"--inject: found .*; expected one of hash_known_answer, files"):
+        boot(FROST, setting, inject=name)
+
+
+def test_only_boot_makes_a_ready_model(setting: Setting) -> None:
+    ready = boot(FROST, setting).ready
+    assert ready is not None
+    with pytest.raises(TypeError, match=r"made by edge_runtime\.run\.boot\.boot alone"):
+        ReadyModel(ready.model, ready.profile, ready.report, proof=object())
+
+
+@pytest.mark.parametrize("bundle", [FROST, DEWPOINT], ids=lambda path: path.name)
+def test_one_byte_changed_anywhere(bundle: Path, bare: Setting, tmp_path: Path) -> None:
+    for count, files in enumerate(flips(files_of(bundle), per_file=60, seed=7)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        booted = boot(folder, bare)
+        assert booted.ready is None
+        assert _failed(booted.report) == ["files"]
+
+
+class Mutant(NamedTuple):
+    """An edit of a manifest, and the check that must fail first."""
+
+    name: str
+    raw: dict[str, Any]
+    first: tuple[str, ...]
+
+
+def _mutants(raw: dict[str, Any]) -> Iterator[Mutant]:
+    yield from _constants(raw)
+    yield from _swaps(raw)
+    yield from _units(raw)
+    yield from _answers(raw)
+    if "window" in raw:
+        changed = deepcopy(raw)
+        changed["window"]["order"] = "newest_first"
+        yield Mutant("window reversed", changed, ("golden_tensor",))
+
+
+def _constants(raw: dict[str, Any]) -> Iterator[Mutant]:
+    for key in ("mean", "std"):
+        for at in range(len(raw["preprocess"][0][key])):
+            for factor in (0.95, 1.05):
+                changed = deepcopy(raw)
+                changed["preprocess"][0][key][at] *= factor
+                yield Mutant(f"{key} {at} * {factor}", changed, ("golden_tensor",))
+    changed = deepcopy(raw)
+    changed["preprocess"] = []
+    yield Mutant("preprocess dropped", changed, ("golden_tensor",))
+
+
+def _swaps(raw: dict[str, Any]) -> Iterator[Mutant]:
+    for one, two in combinations(range(len(raw["inputs"][0]["channels"])), 2):
+        changed = deepcopy(raw)
+        channels = changed["inputs"][0]["channels"]
+        channels[one]["name"], channels[two]["name"] = channels[two]["name"], channels[one]["name"]
+        yield Mutant(f"names {one} {two}", changed, ("units",))
+        changed = deepcopy(raw)
+        channels = changed["inputs"][0]["channels"]
+        channels[one], channels[two] = channels[two], channels[one]
+        yield Mutant(f"entries {one} {two}", changed, ("golden_tensor",))
+        for keys in (("mean", "std"), ("mean",), ("std",)):
+            changed = deepcopy(raw)
+            for key in keys:
+                values = changed["preprocess"][0][key]
+                values[one], values[two] = values[two], values[one]
+            yield Mutant(f"{' and '.join(keys)} {one} {two}", changed, ("golden_tensor",))
+
+
+def _units(raw: dict[str, Any]) -> Iterator[Mutant]:
+    for at, channel in enumerate(raw["inputs"][0]["channels"]):
+        for unit in siblings(resolve(channel["unit"])):
+            changed = deepcopy(raw)
+            changed["inputs"][0]["channels"][at]["unit"] = unit.code
+            yield Mutant(f"{channel['name']} in {unit.code}", changed, ("golden_tensor",))
+    for unit in siblings(resolve(raw["outputs"][0]["unit"])):
+        changed = deepcopy(raw)
+        changed["outputs"][0]["unit"] = unit.code
+        yield Mutant(f"answer in {unit.code}", changed, ("golden_answer",))
+
+
+def _answers(raw: dict[str, Any]) -> Iterator[Mutant]:
+    if "postprocess" not in raw["outputs"][0]:
+        return
+    changed = deepcopy(raw)
+    del changed["outputs"][0]["postprocess"]
+    yield Mutant("destandardize dropped", changed, ("golden_answer",))
+    for key in ("mean", "std"):
+        for factor in (0.95, 1.05):
+            changed = deepcopy(raw)
+            changed["outputs"][0]["postprocess"][0][key] *= factor
+            yield Mutant(f"destandardize {key} * {factor}", changed, ("golden_answer",))
+    for side, on, off in (("above", 2.5, 2.0), ("below", 1.5, 2.0), ("below", 2.5, 3.0)):
+        changed = deepcopy(raw)
+        changed["outputs"][0]["flags"][0] |= {"side": side, "on": on, "off": off}
+        yield Mutant(f"flag {side} {on}", changed, ("golden_answer",))
+
+
+@pytest.mark.parametrize("bundle", [FROST, DEWPOINT], ids=lambda path: path.name)
+def test_edited_manifest_fails_at_its_stage(bundle: Path, bare: Setting, tmp_path: Path) -> None:
+    survivors, misplaced = [], []
+    mutants = list(_mutants(manifest_of(bundle)))
+    assert len(mutants) > 40
+    for mutant in mutants:
+        path = write_with_manifest(bundle, tmp_path / "bundle", lambda raw, new=mutant.raw: raw.update(new))
+        booted = boot(path, bare)
+        failed = _failed(booted.report)
+        if booted.ready is not None or not failed:
+            survivors.append(mutant.name)
+        elif failed[0] not in mutant.first:
+            misplaced.append((mutant.name, failed))
+    assert survivors == []
+    assert misplaced == []
+
+
+def _another_model(change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Iterator[tuple[str, bytes]]:
+    """The frost model with the weights of one layer changed, for each layer."""
+    model = onnx.load(FROST / "model_int8.onnx")
+    for at, initializer in enumerate(model.graph.initializer):
+        weights = numpy_helper.to_array(initializer)
+        if weights.dtype == np.int8 and weights.ndim > 1:
+            other = onnx.ModelProto()
+            other.CopyFrom(model)
+            other.graph.initializer[at].CopyFrom(numpy_helper.from_array(change(weights), initializer.name))
+            yield initializer.name, other.SerializeToString()
+
+
+def _nudged(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Every weight one int8 step off, up or down by chance: the least another training could differ by."""
+    steps = np.random.default_rng(3).choice([-1, 1], weights.shape).astype(np.int8)
+    return np.clip(weights + steps, -64, 63).astype(np.int8)
+
+
+@pytest.mark.parametrize("change", [_nudged, lambda weights: weights[..., ::-1].copy()], ids=["nudged", "reversed"])
+def test_another_model_of_the_same_shape(
+    change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], bare: Setting, tmp_path: Path
+) -> None:
+    others = list(_another_model(change))
+    assert len(others) == 5
+    for name, model in others:
+        booted = boot(write_with(FROST, tmp_path / "bundle", {"model_int8.onnx": model}), bare)
+        assert booted.ready is None, name
+        assert _failed(booted.report) == ["golden_output", "golden_batches"], name
+
+
+def test_float_model_in_place_of_int8(bare: Setting, tmp_path: Path) -> None:
+    model = (ROOT / "examples/frost/model_fp32.onnx").read_bytes()
+    booted = boot(write_with(FROST, tmp_path / "bundle", {"model_int8.onnx": model}), bare)
+    assert _failed(booted.report) == ["golden_output", "golden_batches"]
+
+
+def test_model_of_another_shape(bare: Setting, tmp_path: Path) -> None:
+    model = (DEWPOINT / "model_float32.onnx").read_bytes()
+    booted = boot(write_with(FROST, tmp_path / "bundle", {"model_int8.onnx": model}), bare)
+    assert _failed(booted.report) == ["provider"]
+
+
+def test_goldens_of_another_bundle(bare: Setting, tmp_path: Path) -> None:
+    goldens = (DEWPOINT / "golden.npz").read_bytes()
+    booted = boot(write_with(FROST, tmp_path / "bundle", {"golden.npz": goldens}), bare)
+    assert _failed(booted.report) == ["goldens"]
+
+
+def test_output_of_a_tensor_that_is_not_there(bare: Setting, tmp_path: Path) -> None:
+    path = write_with_manifest(FROST, tmp_path / "bundle", lambda raw: raw["outputs"][0].update(tensor="high"))
+    report = boot(path, bare).report
+    assert _failed(report) == ["manifest"]
+    assert "variant cpu_int8 has no tensor 'high'" in report.failures()[0].limit
+
+
+def test_floor(tmp_path: Path, bare: Setting) -> None:
+    path = write_with_manifest(FROST, tmp_path / "bundle", lambda raw: raw.update(security_version=2))
+    assert boot(path, replace(bare, floors={"frost": 2})).ready is not None
+    report = boot(path, replace(bare, floors={"frost": 3, "dewpoint": 0})).report
+    assert _failed(report) == ["rollback_floor"]
+    assert boot(path, replace(bare, floors={"another": 3})).ready is not None
+
+
+def test_changed_since_last_pass(bare: Setting) -> None:
+    report = boot(FROST, bare).report
+    assert report.changed_since_last_pass is None
+    same = replace(bare, last_passes={"frost": report.environment})
+    assert boot(FROST, same).report.changed_since_last_pass == ()
+    before = report.environment | {"kernel": "5.10.0-old", "onnxruntime": "1.20.0"}
+    changed = boot(FROST, replace(bare, last_passes={"frost": before})).report.changed_since_last_pass
+    assert changed is not None
+    assert [words.split(" -> ")[0] for words in changed] == ["kernel 5.10.0-old", "onnxruntime 1.20.0"]
+
+
+def test_wrong_architecture(bare: Setting) -> None:
+    machine = replace(bare.machine, architecture="riscv64")
+    assert _failed(boot(FROST, replace(bare, machine=machine)).report) == ["compatibility"]
+
+
+@pytest.mark.parametrize(
+    ("binding", "words"),
+    [
+        ({}, "no channel air_temperature"),
+        ({"wind": ChannelBinding(field="w", unit="m/s")}, "an unknown channel wind"),
+        ({"air_temperature": ChannelBinding(field="t", unit="m")}, "'m'"),
+        ({"air_temperature": ChannelBinding(field="t", unit="C")}, "'C'"),
+    ],
+    ids=["missing", "unknown", "dimension", "ambiguous"],
+)
+def test_bindings(binding: dict[str, ChannelBinding], words: str) -> None:
+    bound = _bindings(FROST) | binding
+    if not binding:
+        del bound["air_temperature"]
+    report = boot(FROST, make_setting(bindings={"roof": bound})).report
+    assert _failed(report) == ["bindings"]
+    assert words in report.failures()[0].measured
+
+
+def test_a_check_that_breaks_has_not_passed(bare: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, inject: bool) -> None:
+        raise KeyError(inject)
+
+    monkeypatch.setattr(checks, "golden_answer", broken)
+    booted = boot(FROST, bare)
+    assert booted.ready is None
+    assert _failed(booted.report) == ["golden_answer"]
+    assert "the check itself broke: KeyError" in booted.report.failures()[0].measured

@@ -1,0 +1,109 @@
+"""`inspect` and `verify` as real processes: what a person reads, what a program reads, and no onnxruntime."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge_runtime.bundle.write import write_tar
+from tests.rig.bundles import DEWPOINT, FROST, files_of, manifest_of, write_with_manifest
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edge_runtime", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_inspect_text() -> None:
+    done = _run("inspect", str(FROST))
+    assert (done.returncode, done.stderr) == (0, "")
+    text = done.stdout
+    for words in (
+        "frost 1.0.0: 24 hourly readings",
+        "LIMITS     one station, one composite year: a demonstration, not a forecast service",
+        "signature  not checked: there is none",
+        "air_temperature    Cel   -16.7 to 35.6  -30 to 45    -60 to 60    refuse",
+        "window: 24 samples, moved by 1, oldest first",
+        "pace: one each 3600 s",
+        "air_temperature    13.989935874938965  10.27021312713623",
+        "output low [Cel]: lowest air temperature of the next 6 hours",
+        "flag frost: on below 2 Cel, off again at or above 2.5",
+        "tolerance on CPUExecutionProvider: equal",
+        "evidence: ",
+        "goldens: 32 cases in golden.npz, 24 of them with the framework's own answer",
+        "gap: gap",
+        "licence: ",
+    ):
+        assert words in text
+    digest = next(line.split()[1] for line in text.splitlines() if line.startswith("  digest"))
+    assert len(digest) == 64
+
+
+def test_inspect_without_window() -> None:
+    text = _run("inspect", str(DEWPOINT)).stdout
+    assert "window: none, each sample is one input" in text
+    assert "off" in text
+    assert "flag" not in text
+
+
+def test_inspect_json_is_the_manifest_and_its_digest() -> None:
+    found = json.loads(_run("inspect", str(FROST), "--json").stdout)
+    assert set(found) == {"digest", "manifest"}
+    assert found["manifest"] == manifest_of(FROST)
+
+
+def test_verify(tmp_path: Path) -> None:
+    files = files_of(FROST)
+    del files["SHA256SUMS"]
+    write_tar(files, tmp_path / "frost.tar")
+    for path in (FROST, tmp_path / "frost.tar"):
+        done = _run("verify", str(path))
+        assert done.returncode == 0
+        assert "signature  not checked: there is none" in done.stdout
+        assert "21064 bytes  model_int8.onnx" in done.stdout
+    found = json.loads(_run("verify", str(FROST), "--json").stdout)
+    assert (found["signature"], found["signature_file"]) == ("not checked", False)
+    assert found["files"].keys() == files.keys()
+    assert found["digest"] == json.loads(_run("inspect", str(FROST), "--json").stdout)["digest"]
+
+
+def test_signature_file_is_told_but_not_checked(tmp_path: Path) -> None:
+    path = write_with_manifest(FROST, tmp_path / "bundle", lambda _: None)
+    (path / "model.sig").write_bytes(b"{}")
+    assert "not checked: there is one, but this release checks none" in _run("verify", str(path)).stdout
+    assert json.loads(_run("verify", str(path), "--json").stdout)["signature_file"] is True
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_refusals_are_one_line_and_65(command: str, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    for name, data in files_of(FROST).items():
+        (changed / name).write_bytes(data[:-1] if name == "golden.npz" else data)
+    newer = write_with_manifest(FROST, tmp_path / "newer", lambda raw: raw.update(must_understand=["state"]))
+    unnamed = write_with_manifest(
+        FROST, tmp_path / "unnamed", lambda raw: raw["variants"][0].update(goldens="other.npz")
+    )
+    for path, words in (
+        (tmp_path / "none", "unreadable: No such file"),
+        (changed, "golden.npz with other content"),
+        (newer, "must_understand: found state"),
+        (unnamed, "other.npz not in the bundle"),
+    ):
+        done = _run(command, str(path))
+        assert (done.returncode, done.stdout) == (65, "")
+        assert done.stderr.count("\n") == 1
+        assert words in done.stderr
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_neither_imports_onnxruntime(command: str) -> None:
+    code = (
+        "import sys; from edge_runtime.cli import main; "
+        f"code = main([{command!r}, {str(FROST)!r}]); "
+        "sys.exit(code or any(name in sys.modules for name in ('onnxruntime', 'onnx', 'serial', 'paho')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
