@@ -18,7 +18,6 @@ from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.sinks import make_sink
 from edge_runtime.sinks.dead_letters import DeadLetters
 from edge_runtime.sinks.journal import Journal, JournalFull
-from edge_runtime.sinks.port import Sink
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
@@ -66,7 +65,7 @@ class Lane:
             framing=make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound),
         )
-        self._sinks: tuple[Sink, ...] = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)
+        self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._outbox = Outbox(self._sinks)
         self._outbox_bytes = config.journal.max_bytes
@@ -77,6 +76,7 @@ class Lane:
             mono_ns=mono_ns,
         )
         self._journal = self._open_journal(config, state)
+        self._restored = False
         self._stale = ""
         self._position = 0
         self._last_answer_ns: int | None = None
@@ -101,6 +101,7 @@ class Lane:
         if self._journal is not None:
             self._restore(self._journal.recovered)
             self._journal.recovered = []
+        self._restored = True
         self.source.start(wake, self._position if self.source.resumable else 0)
 
     def turn(self) -> bool:
@@ -116,6 +117,7 @@ class Lane:
         if changed and not self._is_stateless:
             self._keep()
         self._send()
+        self._make_room()
         if self._is_stateless:
             self._unkept = self._unkept or changed
             if self._outbox.is_blocked:
@@ -159,7 +161,8 @@ class Lane:
             doors.callback(self._dead.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
-            doors.callback(self._finish)
+            if self._restored:
+                doors.callback(self._finish)
             self.source.stop()
 
     def _finish(self) -> None:
@@ -169,11 +172,14 @@ class Lane:
             self.line.run()
             self._collect(self._mono_ns())
         self._collect(self._mono_ns())
+        self._keep()
         self._send()
 
     def _close_journal(self, journal: Journal) -> None:
         try:
-            journal.compact(self._saved())
+            # A lane that never came to take over what its journal holds must not write its own emptiness over it.
+            if self._restored:
+                journal.compact(self._saved())
             journal.close()
         except JournalFull as full:
             self._stale = str(full)
@@ -202,9 +208,8 @@ class Lane:
         )
 
     def _take(self) -> list[Chunk]:
-        if not self.source.live and len(self._outbox) >= WAITING_ANSWERS:
-            return []
-        return self.source.take()
+        full = len(self._outbox) >= WAITING_ANSWERS or self._outbox.bytes > self._outbox_bytes
+        return [] if full and self.source.can_wait else self.source.take()
 
     def _feed(self, chunk: Chunk) -> None:
         framing = self.line.framing
@@ -232,9 +237,6 @@ class Lane:
         refused = self.line.take_refused()
         for one in refused:
             self._dead.add(one.rejection, time_ns=self._wall_ns(), line=self.name, stream=one.stream, raw=one.raw)
-        dropped = self._outbox.drop_oldest(self._outbox_bytes)
-        if dropped:
-            self.line.ledger.answers_dropped["outbox_full"] += dropped
         return bool(answers or refused)
 
     def _keep(self) -> None:
@@ -249,6 +251,12 @@ class Lane:
             journal.commit(record)
         except JournalFull as full:
             self._stale = str(full)
+
+    def _make_room(self) -> None:
+        """Let the oldest answers go that no sink takes, where the source would not wait; they were offered before."""
+        dropped = 0 if self.source.can_wait else self._outbox.drop_oldest(self._outbox_bytes)
+        if dropped:
+            self.line.ledger.answers_dropped["outbox_full"] += dropped
 
     def _send(self) -> None:
         self.line.published(self._outbox.deliver())
@@ -277,7 +285,9 @@ class Lane:
         self._position = last["position"]
         if self.source.resumable and self.line.framing is not None:
             self.line.framing.restore(discarding=last["discarding"])
-        self._outbox.restore(whole, last["sinks"])
+        orphans = self._outbox.restore(whole, last["sinks"])
+        if orphans:
+            self.line.ledger.answers_dropped["sink_removed"] += orphans
 
     def _open_journal(self, config: LineConfig, state: Path) -> Journal | None:
         enabled = config.journal.enabled

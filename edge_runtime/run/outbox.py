@@ -26,6 +26,7 @@ class Outbox:
         self._taken = [0] * len(self._sinks)
         self._new: list[Entry] = []
         self._gone = 0
+        self._named = False
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -61,33 +62,52 @@ class Outbox:
         return bool(self._entries)
 
     def take_changes(self) -> dict[str, Any]:
-        """What changed since the last call, as JSON can hold it: the new entries, and how many have gone in all."""
-        new, self._new = self._new, []
-        return {"out": [_saved(entry) for entry in new], "gone": self._gone}
+        """What changed since the last call, as JSON can hold it: the new entries that still wait, and how far all are.
+
+        Entries are counted from 0 over the outbox's whole life: ``first`` is the number of the first in ``out``,
+        ``gone`` that of the first that waits; ``taken`` is how many of the waiting ones each sink has.
+        """
+        new = self._new[max(0, len(self._new) - len(self._entries)) :]
+        self._new = []
+        first = self._gone + len(self._entries) - len(new)
+        changes = {"out": [_saved(entry) for entry in new], "first": first, "gone": self._gone, "taken": [*self._taken]}
+        if not self._named:
+            self._named = True
+            changes["names"] = [sink.name for sink in self._sinks]
+        return changes
 
     def saved(self) -> dict[str, Any]:
         """The whole content, as JSON can hold it."""
-        self._new = []
-        return {"out": [_saved(entry) for entry in self._entries], "gone": self._gone}
+        self._new, self._named = list(self._entries), False
+        return self.take_changes()
 
-    def restore(self, changes: Sequence[Mapping[str, Any]], positions: Sequence[int | None]) -> None:
-        """Take over what ``saved`` and then ``take_changes`` gave, in order.
+    def restore(self, changes: Sequence[Mapping[str, Any]], positions: Sequence[int | None]) -> int:
+        """Take over what ``saved`` and then ``take_changes`` gave, in order; gives how many answers have no sink now.
 
         Its entries may have been delivered before the restart: each sink says which it already has. ``positions`` are
-        the sinks' own, as recorded with the last change.
+        the sinks' own, as recorded with the last change. A sink that is new is owed nothing of what waits, and what
+        waits for none but sinks that are no more has to go.
         """
-        entries = [Entry(one[0], tuple(map(str.encode, one[1]))) for change in changes for one in change["out"]]
-        first = changes[0]
-        gone = changes[-1]["gone"] - first["gone"]
-        self._gone = changes[-1]["gone"]
-        for entry in entries[gone:]:
-            self.add(entry)
+        last = changes[-1]
+        self._gone = last["gone"]
+        names: Sequence[str] = next((one["names"] for one in reversed(changes) if "names" in one), [])
+        kept = _matched([sink.name for sink in self._sinks], names)
+        waiting = [
+            one for change in changes for at, one in enumerate(change["out"], change["first"]) if at >= self._gone
+        ]
+        for identity, lines in waiting:
+            self.add(Entry(identity, tuple(b"" if old is None else lines[old].encode() for old in kept)))
         self._new = []
         ids = [entry.id for entry in self._entries]
-        for index, sink in enumerate(self._sinks):
-            there = sink.recover(positions[index], ids)
+        for index, (sink, old) in enumerate(zip(self._sinks, kept, strict=True)):
+            if old is None:
+                self._taken[index] = len(ids)
+                continue
+            taken = last["taken"][old]
+            there = sink.recover(positions[old], ids[taken:])
             # A sink takes in order, so what it has is the beginning; a hole would be another program's doing.
-            self._taken[index] = next((at for at, one in enumerate(ids) if one not in there), len(ids))
+            self._taken[index] = next((at for at in range(taken, len(ids)) if ids[at] not in there), len(ids))
+        return self._release(len(ids)) if all(old is None for old in kept) else 0
 
     def _release(self, count: int) -> int:
         for _ in range(count):
@@ -96,6 +116,18 @@ class Outbox:
         self._taken = [taken - count for taken in self._taken]
         self._gone += count
         return count
+
+
+def _matched(now: Sequence[str], before: Sequence[str]) -> list[int | None]:
+    """For each sink of today, which of the former ones it is, by name; of equal names the first is the first."""
+    free = list(enumerate(before))
+    matched: list[int | None] = []
+    for name in now:
+        found = next((pair for pair in free if pair[1] == name), None)
+        if found is not None:
+            free.remove(found)
+        matched.append(None if found is None else found[0])
+    return matched
 
 
 def _saved(entry: Entry) -> list[Any]:

@@ -43,6 +43,10 @@ class Source(Protocol):
         """Whether arrival times are now."""
 
     @property
+    def can_wait(self) -> bool:
+        """Whether what is not taken waits at the sender, without loss and without limit."""
+
+    @property
     def ended(self) -> bool:
         """Nothing will come any more and everything was taken."""
 

@@ -21,6 +21,7 @@ class ReplayFile:
     in what was recorded: any of them may be resumed at, in the middle of a record too.
     """
 
+    can_wait = True
     resumable = True
     live = False
     reopened = 0

@@ -21,6 +21,7 @@ def _jitter() -> float:
 class SerialLine:
     """Bytes of one serial port. Follows `spec.source.SerialSource`; see `sources.port.Source` for the methods."""
 
+    can_wait = False
     resumable = False
     live = True
 

@@ -17,6 +17,7 @@ class StandardInputSource:
     """Bytes of a file descriptor, 0 by default, until its end. See `sources.port.Source` for the methods."""
 
     name = "standard input"
+    can_wait = True
     resumable = False
     live = True
     reopened = 0

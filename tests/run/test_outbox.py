@@ -103,3 +103,82 @@ def test_after_a_restart_at_any_record_every_answer_is_there_once(steps):
     sink.room = 100
     after.deliver()
     assert sink.have == [f"id{number}" for number in range(kept)]
+
+
+def restored(records, sinks):
+    box = Outbox(sinks)
+    return box, box.restore(json.loads(json.dumps(records)), records[-1]["sinks"])
+
+
+def record(box, sinks):
+    return box.take_changes() | {"sinks": [sink.position() for sink in sinks]}
+
+
+def test_after_a_restart_no_sink_gets_again_what_it_had_taken_before_the_last_record():
+    """What a faster sink took stands before its recorded position, where nobody looks for it."""
+    one, two = Taking(), Taking()
+    box = Outbox([one, two])
+    box.add(entry(0, 2))
+    records = [record(box, [one, two])]
+    one.room = 9
+    box.deliver()
+    box.add(entry(1, 2))
+    records.append(record(box, [one, two]))
+    box.deliver()
+    after, orphans = restored(records, [one, two])
+    one.room = two.room = 9
+    assert (after.deliver(), orphans) == (2, 0)
+    assert one.have == two.have == ["id0", "id1"]
+
+
+def test_what_had_gone_before_its_first_record_is_not_written_and_not_sent_again():
+    sink = Taking()
+    sink.room = 9
+    box = Outbox([sink])
+    for number in range(5):
+        box.add(entry(number))
+        box.deliver()
+    sink.room = 0
+    box.add(entry(5))
+    records = [record(box, [sink])]
+    assert [one[0] for one in records[0]["out"]] == ["id5"]
+    after, _ = restored(records, [sink])
+    sink.room = 9
+    assert after.deliver() == 1
+    assert sink.have == [f"id{number}" for number in range(6)]
+
+
+def named(name):
+    sink = Taking()
+    sink.name = name
+    return sink
+
+
+def test_sinks_may_change_places_between_two_runs():
+    one, two = named("one"), named("two")
+    box = Outbox([one, two])
+    box.add(Entry("id0", (b"for one\n", b"for two\n")))
+    after, orphans = restored([record(box, [one, two])], [two, one])
+    one.room = two.room = 9
+    assert (after.deliver(), orphans) == (1, 0)
+    assert one.have == two.have == ["id0"]
+    assert after.bytes == 0
+
+
+def test_a_new_sink_is_owed_only_what_is_made_after_it_came():
+    one, two = named("one"), named("two")
+    box = Outbox([one])
+    box.add(entry(0))
+    after, orphans = restored([record(box, [one])], [two, one])
+    after.add(entry(1, 2))
+    one.room = two.room = 9
+    assert (after.deliver(), orphans) == (2, 0)
+    assert (one.have, two.have) == (["id0", "id1"], ["id1"])
+
+
+def test_what_waited_for_a_sink_that_is_no_more_has_to_go_and_is_counted():
+    one, two = named("one"), named("two")
+    box = Outbox([one])
+    box.add(entry(0))
+    after, orphans = restored([record(box, [one])], [two])
+    assert (orphans, len(after), after.bytes) == (1, 0, 0)

@@ -1,0 +1,258 @@
+"""kill -9 at random moments, and power cuts: afterwards the answers are the same set as without, each exactly once."""
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.proof.station import answers, as_csv, device_file, environment, ledger, lines, program, run
+
+MAGIC = b"edge-runtime-recording/1\n"
+PATIENCE_S = 60
+JSONL = '{ kind = "jsonl", path = "answers.jsonl" }'
+STDOUT = '{ kind = "stdout" }'
+DURABLE = 'enabled = "on", sync_s = 0'
+SMALL = 'enabled = "on", max_bytes = 65536'
+
+
+def recording(data: bytes, seed: int, pace_ns: int, longest: int) -> bytes:
+    """``data`` in pieces of random length, ``pace_ns`` apart, as `record` would have written it."""
+    chance = random.Random(seed)
+    records, time_ns = [MAGIC], 1_738_022_400_000_000_000
+    while data:
+        size = chance.randint(1, longest)
+        piece, data = data[:size], data[size:]
+        records.append(b"%d %d\n%b\n" % (time_ns, len(piece), piece))
+        time_ns += pace_ns
+    return b"".join(records)
+
+
+def whole() -> bytes:
+    return as_csv(lines())
+
+
+def holed() -> bytes:
+    """The station with samples left out, refused, doubled and out of order, so that windows break and heal."""
+    header, *rows = lines()
+    made = [header]
+    for at, row in enumerate(rows):
+        if at in {40, 41, 120}:
+            continue
+        if at == 70:
+            made.append([row[0], "nan", *row[2:]])
+        if at == 71:
+            made.append(row[:3])
+        if at in {80, 81}:
+            made.append([row[0], "400", *row[2:]])
+        made.append(row)
+        if at == 90:
+            made += [row, [rows[60][0], "50", *rows[60][2:]]]
+        if at == 110:
+            made.append(header)
+    return as_csv(made)
+
+
+def long_stream(times: int) -> bytes:
+    """The station again and again, its hours going on, so that the journal must be written anew."""
+    header, *rows = lines()
+    begin = datetime.fromisoformat(rows[0][0])
+    made = [
+        [(begin + timedelta(hours=turn * len(rows) + at)).strftime("%Y-%m-%dT%H:%M:%SZ"), *row[1:]]
+        for turn in range(times)
+        for at, row in enumerate(rows)
+    ]
+    return as_csv([header, *made])
+
+
+def killed_run(folder: Path, moments: Iterator[float], kills: int) -> tuple[int, list[bytes]]:
+    """Run the device file in ``folder``, killing each process after a moment, until one ends by itself.
+
+    Gives how many were killed while they ran, and what each wrote to standard output.
+    """
+    landed, outputs = 0, []
+    command = program("run", "--exit-on-refusal", "--config", "device.toml")
+    for turn in itertools.count():
+        with (folder / f"out.{turn}").open("wb") as out, (folder / "errors").open("ab") as errors:
+            process = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=out, stderr=errors)
+            try:
+                code = process.wait(timeout=next(moments) if landed < kills else PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
+                landed += 1
+        outputs.append((folder / f"out.{turn}").read_bytes())
+        assert code in (0, -signal.SIGKILL), (folder / "errors").read_text()
+        if code == 0:
+            return landed, outputs
+    raise AssertionError
+
+
+def comparable(rows: list[dict]) -> list[tuple]:
+    """What must not depend on restarts: everything but the process's own id and the flag that says it restarted."""
+    return [
+        (one["id"], one["time"], one["seq"], tuple(one["low"].items()), tuple(flag for flag in one["flags"] if flag != "restarted"))
+        for one in rows
+    ]
+
+
+def moments(seed: int, boot_s: float, stream_s: float) -> Iterator[float]:
+    """Mostly while serving, now and then while booting."""
+    chance = random.Random(seed)
+    while True:
+        yield chance.uniform(0.05, boot_s) if chance.random() < 0.15 else boot_s + chance.uniform(0, 0.4) * stream_s
+
+
+class Trial:
+    """One stream, served once without kills, to be served again with them."""
+
+    def __init__(self, folder: Path, data: bytes, *, journal: str, sinks=(JSONL,), seed=1, pace_ms=4.0, longest=120):
+        self.folder, self.data, self.journal, self.sinks = folder, data, journal, sinks
+        self.stream = recording(data, seed, round(pace_ms * 1e6), longest)
+        self.stream_s = self.stream.count(b"\n") / 3 * pace_ms / 1000
+        plain = self.make("plain", speed='"max"')
+        begun = time.monotonic()
+        done = run(plain, "stream.rec", sinks=sinks, journal=journal)
+        self.boot_s = time.monotonic() - begun
+        assert done.returncode == 0, done.stderr
+        self.expected = comparable(answers((plain / "answers.jsonl").read_bytes() if JSONL in sinks else done.stdout))
+        self.book = ledger(plain)
+
+    def make(self, name: str, speed: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "stream.rec").write_bytes(self.stream)
+        source = f'{{ kind = "replay", path = "stream.rec", speed = {speed} }}'
+        device_file(folder, source=source, sinks=self.sinks, journal=self.journal)
+        return folder
+
+    def kill(self, kills: int, seed: int) -> int:
+        """Serve until ``kills`` were landed, in as many streams as that takes; give how many streams."""
+        for turn in itertools.count(1):
+            folder = self.make(f"killed {turn}", speed="1")
+            landed, outputs = killed_run(folder, moments(seed + turn, self.boot_s, self.stream_s), kills)
+            self.check(folder, outputs)
+            kills -= landed
+            if kills <= 0:
+                return turn
+        raise AssertionError
+
+    def check(self, folder: Path, outputs: list[bytes]) -> None:
+        if JSONL in self.sinks:
+            assert comparable(answers((folder / "answers.jsonl").read_bytes())) == self.expected
+        if STDOUT in self.sinks:
+            whole_lines = [line for output in outputs for line in output.split(b"\n")[:-1]]
+            given = comparable([json.loads(line) for line in whole_lines])
+            assert sorted(set(given), key=given.index) == self.expected
+        assert ledger(folder) == self.book
+        assert "Traceback" not in (folder / "errors").read_text()
+
+
+def _kill_station(tmp_path, kills):
+    trial = Trial(tmp_path, whole(), journal=DURABLE)
+    assert len(trial.expected) == len(set(trial.expected)) == 169
+    assert trial.book["adds_up"]
+    assert trial.book["counts"]["answers"] == {"due": 169, "published": 169, "refused": {}, "dropped": {}}
+    trial.kill(kills, seed=100)
+
+
+def _kill_holed(tmp_path, kills):
+    trial = Trial(tmp_path, holed(), journal='enabled = "on"')
+    assert trial.book["adds_up"]
+    assert trial.book["counts"]["samples"]["rejected"] == {
+        "beyond_physical": 2, "not_finite": 1, "time_back": 1, "wrong_columns": 1,
+    }  # fmt: skip
+    assert trial.book["counts"]["samples"]["duplicate"] == 1
+    assert trial.book["counts"]["answers"]["refused"]["gap"] > 20
+    trial.kill(kills, seed=200)
+
+
+def _kill_compacting(tmp_path, kills):
+    trial = Trial(tmp_path, long_stream(12), journal=SMALL, pace_ms=1.5)
+    assert len(trial.expected) == 12 * 192 - 23
+    trial.kill(kills, seed=300)
+
+
+def _kill_two_sinks(tmp_path, kills):
+    trial = Trial(tmp_path, whole(), journal='enabled = "on"', sinks=(STDOUT, JSONL))
+    trial.kill(kills, seed=400)
+
+
+def _kill_in_one_chunk(tmp_path, kills):
+    """All bytes in few chunks, so that a kill lands between the commit and the sending of many answers."""
+    trial = Trial(tmp_path, whole(), journal=DURABLE, pace_ms=60, longest=3000)
+    trial.kill(kills, seed=500)
+
+
+KILLS = {
+    "station": _kill_station,
+    "holed": _kill_holed,
+    "compacting": _kill_compacting,
+    "two sinks": _kill_two_sinks,
+    "large chunks": _kill_in_one_chunk,
+}
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_the_answers_are_the_same_set_after_kills(name, tmp_path):
+    KILLS[name](tmp_path, 5 if name == "station" else 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KILLS)
+def test_the_answers_are_the_same_set_after_many_kills(name, tmp_path):
+    KILLS[name](tmp_path, 200 if name == "station" else 60)
+
+
+def _cut_at(journal: bytes, chance: random.Random, count: int) -> list[int]:
+    boundaries = [at + 1 for at, byte in enumerate(journal) if byte == ord("\n")]
+    return sorted({0, *boundaries, *(chance.randrange(len(journal)) for _ in range(count))})
+
+
+def _power_cuts(tmp_path, places, every):
+    """Serve half of the stream, then cut the journal as a power cut may, and serve the whole stream from there."""
+    trial = Trial(tmp_path, holed(), journal='enabled = "on"', longest=300)
+    folder = trial.make("half", speed='"max"')
+    stream = (folder / "stream.rec").read_bytes()
+    half = stream[: len(stream) // 2]
+    (folder / "stream.rec").write_bytes(half)
+    command = program("run", "--exit-on-refusal", "--config", "device.toml")
+    quiet = {"cwd": folder, "env": environment(folder), "check": True, "capture_output": True}
+    # Paced, and killed before its end, so that the log holds records instead of the snapshot a clean end leaves.
+    paced = (folder / "device.toml").read_text()
+    (folder / "device.toml").write_text(paced.replace('speed = "max"', "speed = 1"))
+    process = subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.PIPE)
+    log = folder / "state" / "frost.journal"
+    out = folder / "answers.jsonl"
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and not (out.exists() and out.read_bytes().count(b"\n") > 20):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    journal, given = log.read_bytes(), out.read_bytes()
+    assert journal.count(b"\n") > 20
+    (folder / "device.toml").write_text(paced)
+    (folder / "stream.rec").write_bytes(stream)
+    for place in _cut_at(journal, random.Random(7), places)[::every]:
+        log.write_bytes(journal[:place])
+        # What had gone out by then stays; a reader of the file meets it again under the same ids at most.
+        out.write_bytes(given)
+        subprocess.run(command, **quiet)
+        rows = comparable(answers(out.read_bytes()))
+        assert sorted(set(rows), key=lambda row: row[2]) == trial.expected, place
+        assert ledger(folder) == trial.book, place
+
+
+def test_a_journal_cut_anywhere_gives_the_same_set(tmp_path):
+    _power_cuts(tmp_path, 10, every=12)
+
+
+@pytest.mark.long
+def test_a_journal_cut_at_every_record_gives_the_same_set(tmp_path):
+    _power_cuts(tmp_path, 60, every=1)
