@@ -71,7 +71,7 @@ COMMANDS: Final = (
             Flag("--profile", "device profile, by name or file", "PROFILE"),
             Flag(
                 "--tier",
-                "checks to run: required, wanted or both (default: %(default)s)",
+                "tiers whose failures count: required, wanted or both (default: %(default)s)",
                 "TIERS",
                 "required,wanted",
             ),

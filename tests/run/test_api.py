@@ -237,3 +237,14 @@ def frost_rows() -> list[Sample]:
         values = {name: (float(cell), unit) for (name, unit), cell in zip(units.items(), cells, strict=True)}
         rows.append(Sample(values, datetime.fromisoformat(time)))
     return rows
+
+
+def test_the_documentation_s_program_runs() -> None:
+    text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    (program,) = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("OPERATIONAL\n")
+    assert "wrong_dimension - channel station_pressure" in done.stdout
