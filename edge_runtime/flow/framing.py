@@ -50,7 +50,7 @@ class LineFraming:
         frames: list[bytes | TooLong] = []
         if parts:
             frames = self._complete(parts)
-        if not self._discarding:
+        if tail and not self._discarding:
             self._pending += tail
             if len(self._pending) > self._max_bytes:
                 frames.append(self._give_up())

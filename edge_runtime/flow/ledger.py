@@ -37,14 +37,14 @@ class Ledger:
                 "received": self.received,
                 "accepted": self.accepted,
                 "duplicate": self.duplicate,
-                "rejected": dict(sorted(self.rejected.items())),
-                "dropped": dict(sorted(self.samples_dropped.items())),
+                "rejected": _sorted(self.rejected),
+                "dropped": _sorted(self.samples_dropped),
             },
             "answers": {
                 "due": self.due,
                 "published": self.published,
-                "refused": dict(sorted(self.refused.items())),
-                "dropped": dict(sorted(self.answers_dropped.items())),
+                "refused": _sorted(self.refused),
+                "dropped": _sorted(self.answers_dropped),
             },
         }
 
@@ -57,3 +57,7 @@ class Ledger:
         self.due, self.published = answers["due"], answers["published"]
         self.refused = Counter(answers["refused"])
         self.answers_dropped = Counter(answers["dropped"])
+
+
+def _sorted(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items())) if counts else {}

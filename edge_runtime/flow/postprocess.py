@@ -6,14 +6,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edge_runtime.spec.manifest import Manifest, Output, Threshold
+from edge_runtime.spec.manifest import Manifest, Threshold
 from edge_runtime.spec.result import OutputValue
 
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    output: Output
+    """One output, out of the manifest and into what one row needs of it."""
+
+    name: str
+    tensor: str
+    unit: str
     steps: tuple[tuple[float, float], ...]
+    flags: tuple[Threshold, ...]
 
 
 class Postprocess:
@@ -21,7 +26,13 @@ class Postprocess:
 
     def __init__(self, manifest: Manifest) -> None:
         self._outputs = tuple(
-            _Answering(output, tuple((step.std, step.mean) for step in output.postprocess))
+            _Answering(
+                output.name,
+                output.tensor,
+                output.unit,
+                tuple((step.std, step.mean) for step in output.postprocess),
+                tuple(output.flags),
+            )  # fmt: skip
             for output in manifest.outputs
         )
         self.flag_names = tuple(f"{output.name}.{flag.name}" for output in manifest.outputs for flag in output.flags)
@@ -38,10 +49,9 @@ class Postprocess:
         values = []
         after = []
         at = 0
-        for one in self._outputs:
-            output = one.output
+        for output in self._outputs:
             value = outputs[output.tensor][row]
-            for scale, offset in one.steps:
+            for scale, offset in output.steps:
                 value = value * scale + offset
             named = []
             for flag in output.flags:
@@ -55,7 +65,7 @@ class Postprocess:
 
 def scalars(outputs: Mapping[str, NDArray[Any]]) -> dict[str, list[float]]:
     """One float64 a row from each output tensor of shape ``(batch,)`` or ``(batch, 1)``."""
-    return {name: [float(value) for value in values.reshape(len(values)).tolist()] for name, values in outputs.items()}
+    return {name: list(map(float, values.reshape(len(values)).tolist())) for name, values in outputs.items()}
 
 
 def switched(flag: Threshold, value: float, *, was_on: bool) -> bool:

@@ -1,6 +1,6 @@
 """From contract units to the model's input tensor, with stored constants only; nothing is ever fitted to what comes in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
     division, which IEEE 754 makes equal on every machine; the cast comes last.
     """
     model_input = manifest.inputs[0]
-    steps = [_step(step) for step in manifest.preprocess]
+    length = manifest.window.length if manifest.window else 1
+    steps = [_step(step, length) for step in manifest.preprocess]
     newest_first = manifest.window is not None and manifest.window.order == "newest_first"
     order = _order(model_input)
     has_time = "time" in model_input.axes
@@ -32,7 +33,7 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
             values = values[:, ::-1]
         if not has_time:
             values = values[:, 0]
-        return np.ascontiguousarray(values.transpose(order), dtype=dtype)
+        return values.transpose(order).astype(dtype, order="C")
 
     return preprocess
 
@@ -43,12 +44,25 @@ def _order(model_input: Input) -> tuple[int, ...]:
     return tuple(ours.index(axis) for axis in model_input.axes)
 
 
-def _step(step: Standardize | MinMax | Clip) -> Preprocess:
+def _step(step: Standardize | MinMax | Clip, length: int) -> Preprocess:
+    # Constants of a whole window's shape: numpy then walks one long run instead of one short one a sample.
+    def constant(values: Sequence[float]) -> NDArray[np.float64]:
+        return np.tile(np.array(values), (length, 1))
+
     if isinstance(step, Standardize):
-        mean, std = np.array(step.mean), np.array(step.std)
-        return lambda values: (values - mean) / std
-    low, high = np.array(step.min), np.array(step.max)
+        mean, std = constant(step.mean), constant(step.std)
+        return lambda values: _scaled(values, mean, std)
+    low, high = constant(step.min), constant(step.max)
     if isinstance(step, MinMax):
         span = high - low
-        return lambda values: (values - low) / span
+        return lambda values: _scaled(values, low, span)
     return lambda values: np.clip(values, low, high)
+
+
+def _scaled(
+    values: NDArray[np.float64], offset: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """``(values - offset) / scale``, with one array made instead of two."""
+    scaled = values - offset
+    scaled /= scale
+    return scaled

@@ -1,5 +1,6 @@
 """One stream's memory: its last samples, their pace, what is stuck and its flags; a plain value that survives a restart."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,8 +62,8 @@ class Stream:
         self._ring: NDArray[np.float64] = np.empty((rows, len(rule.names)))
         self._times: NDArray[np.int64] = np.empty(rows, dtype=np.int64)
         self._at = 0
-        self._last: tuple[float, ...] = ()
-        self._runs = [0] * len(rule.limits)
+        self._last = (math.nan,) * len(rule.names)  # which no value equals
+        self._runs = [0] * len(rule.names)
         self._flagged: dict[int, int] = {}
         self.samples = self.unbroken = self.seq = 0
         self.last_ns = -(1 << 62)
@@ -87,7 +88,8 @@ class Stream:
         ring[at] = values
         self._times[at] = time_ns
         if rule.limits:
-            self._count_runs(values)
+            last = self._last
+            self._runs = [run + 1 if a == b else 1 for run, a, b in zip(self._runs, last, values, strict=True)]
         self._last = values
         self._at = at + 1
         self.last_ns = time_ns
@@ -125,10 +127,8 @@ class Stream:
 
     def stuck(self) -> tuple[str, ...]:
         """The channels that have held one value for longer than training ever saw."""
-        limits = self._rule.limits
-        return tuple(
-            self._rule.names[index] for (index, limit), run in zip(limits, self._runs, strict=True) if run >= limit
-        )
+        rule, runs = self._rule, self._runs
+        return tuple([rule.names[index] for index, limit in rule.limits if runs[index] >= limit])
 
     def saved(self) -> dict[str, Any]:
         """The whole state as JSON can hold it, floats exactly."""
@@ -152,7 +152,8 @@ class Stream:
         self._at = len(times)
         self._ring[: self._at] = np.reshape(saved["values"], (self._at, len(self._rule.names)))
         self._times[: self._at] = times
-        self._last = tuple(saved["values"][-1]) if times else ()
+        if times:
+            self._last = tuple(saved["values"][-1])
         self._runs = list(saved["runs"])
         bits = {name: bit for bit, name in FLAG_NAMES.items()}
         self._flagged = {bits[name]: seen for name, seen in saved["flagged"].items()}
@@ -170,13 +171,6 @@ class Stream:
         self.unbroken = 0
         self.break_words = f"{step_ns / NS:.6g} s from one sample to the next"
         return 0
-
-    def _count_runs(self, values: tuple[float, ...]) -> None:
-        last, runs = self._last, self._runs
-        if not last:
-            last = (float("nan"),) * len(values)
-        for slot, (index, _) in enumerate(self._rule.limits):
-            runs[slot] = runs[slot] + 1 if last[index] == values[index] else 1
 
     def _old(self, time_ns: int, values: tuple[float, ...]) -> Rejection | bool:
         first = self._at - min(self.samples, max(self._rule.length, REMEMBERED))
