@@ -33,7 +33,10 @@ def run_program(*words: str, home: Path, cwd: Path | None = None) -> subprocess.
 
 
 def start_program(*words: str, home: Path, cwd: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start it with a pipe on both outputs; whoever starts it ends it."""
+    """Start it with a pipe on both outputs; whoever starts it ends it.
+
+    Unbuffered here: ``communicate`` would lose what a ``readline`` before it had read ahead.
+    """
     return subprocess.Popen(
-        command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(home), cwd=cwd
+        command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(home), cwd=cwd, bufsize=0
     )

@@ -1,0 +1,136 @@
+"""`run` as a supervisor sees it: real processes, a simulated serial port, signals, refused bundles, readers that leave."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.rig.need import need
+from tests.rig.program import PATIENCE_S, ROOT, run_program, start_program
+from tests.rig.pty_device import PtyDevice
+from tests.rig.wait import until
+
+LINES = (ROOT / "examples/frost/station_us_units.csv").read_bytes().splitlines(keepends=True)
+WARM_UP = 23
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with a device file for a station on the serial port ``tty`` beside it, and a bundle of its own."""
+    text = (ROOT / "examples/frost/device.toml").read_text()
+    serial = f'kind = "serial"\nport = "{tmp_path / "tty"}"\nreopen_max_s = 0.2'
+    text = text.replace('kind = "replay"\npath = "station_us_units.csv"', serial).replace("../../bundles/", "")
+    (tmp_path / "device.toml").write_text(text)
+    shutil.copytree(ROOT / "bundles/frost", tmp_path / "frost")
+    return tmp_path
+
+
+@contextmanager
+def _running(site: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    started = start_program("run", *words, home=site, cwd=site)
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def _status(site: Path) -> dict[str, object]:
+    try:
+        return json.loads((site / "state/status.json").read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+def _status_says(site: Path, text: str) -> None:
+    until(lambda: text in json.dumps(_status(site)), threading.Event(), f"a status with {text!r}")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")
+def test_sigterm_answers_what_was_taken_and_a_restart_goes_on(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    seen = []
+    with PtyDevice(site / "tty") as device:
+        for part, accepted in ((LINES[:61], 60), (LINES[61:101], 100)):
+            with _running(site) as started:
+                _status_says(site, f'"pid": {started.pid}')
+                _status_says(site, "open since")
+                device.write(b"\n" + b"".join(part))
+                assert started.stdout
+                first = started.stdout.readline()
+                _status_says(site, f'"accepted": {accepted}')
+                started.send_signal(signal.SIGTERM)
+                rest, told = started.communicate(timeout=PATIENCE_S)
+            assert started.returncode == 0, told
+            seen += [json.loads(line) for line in [first, *rest.splitlines()]]
+            assert _status(site)["live"] is False
+    assert [answer["seq"] for answer in seen] == list(range(100 - WARM_UP))
+    assert [answer["seq"] for answer in seen if "restarted" in answer["flags"]] == [60 - WARM_UP]
+
+
+def test_a_refused_bundle_leaves_it_up_in_error_saying_why(site: Path) -> None:
+    model = site / "frost/model_int8.onnx"
+    model.write_bytes(model.read_bytes() + b"x")
+    with _running(site) as started:
+        _status_says(site, '"state": "ERROR"')
+        asked = run_program("status", home=site, cwd=site)
+        assert asked.stdout.startswith("ERROR: ")
+        assert "files: bundle" in asked.stdout
+        assert "model_int8.onnx with other content" in asked.stdout
+        started.send_signal(signal.SIGTERM)
+        answers, told = started.communicate(timeout=PATIENCE_S)
+    assert (started.returncode, answers) == (0, b"")
+    assert told.decode().splitlines()[-1].startswith("edge-runtime: staying up in ERROR and publishing nothing")
+
+
+def test_a_refused_bundle_ends_it_where_that_is_asked_for(site: Path) -> None:
+    (site / "frost/golden.npz").unlink()
+    ran = run_program("run", "--exit-on-refusal", home=site, cwd=site)
+    assert (ran.returncode, ran.stdout) == (65, "")
+    assert "refused at files: " in ran.stderr
+    assert "golden.npz" in ran.stderr
+
+
+def test_a_wrong_dimension_is_refused_at_boot(site: Path) -> None:
+    path = site / "device.toml"
+    path.write_text(path.read_text().replace('unit = "[mi_i]/h"', 'unit = "hPa"'))
+    ran = run_program("run", "--exit-on-refusal", home=site, cwd=site)
+    assert (ran.returncode, ran.stdout) == (78, "")
+    assert "refused at bindings: channel wind_speed, unit: found 'hPa'" in ran.stderr
+
+
+def test_the_answers_a_reader_left_behind_come_after_the_restart(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    with PtyDevice(site / "tty") as device:
+        with _running(site) as started:
+            _status_says(site, "open since")
+            device.write(b"\n" + b"".join(LINES[:41]))
+            assert started.stdout
+            seen = [json.loads(started.stdout.readline()) for _ in range(40 - WARM_UP)]
+            _status_says(site, '"accepted": 40')
+            started.stdout.close()
+            device.write(b"".join(LINES[41:61]))
+            assert started.wait(PATIENCE_S) == 75
+            assert started.stderr
+            told = started.stderr.read().decode()
+        assert "stdout: found a pipe whose reader has gone" in told
+        assert "Traceback" not in told
+        with _running(site) as again:
+            _status_says(site, f'"pid": {again.pid}')
+            _status_says(site, "open since")
+            assert again.stdout
+            seen += [json.loads(again.stdout.readline())]
+            taken = _status(site)["lines"][0]["ledger"]["counts"]["samples"]["accepted"]
+            again.send_signal(signal.SIGTERM)
+            rest, _ = again.communicate(timeout=PATIENCE_S)
+    seen += [json.loads(line) for line in rest.splitlines()]
+    # How many of the twenty had been read when the pipe turned out closed is chance; each of those has its answer.
+    assert [answer["seq"] for answer in seen] == list(range(taken - WARM_UP))
+    assert taken > 40
