@@ -163,7 +163,7 @@ def provider(
 ) -> tuple[engine.Session, str, str]:
     """The session that will serve is created on the provider, from the very bytes that were hashed."""
     choice = setting.profile.providers[0]
-    seven_bit = variant.quantization is None or variant.quantization.seven_bit_weights
+    seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
     precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
     session = engine.open_session(
         bundle.files[variant.model],
@@ -201,12 +201,22 @@ def placement(session: engine.Session, choice: ProviderChoice, *, inject: bool) 
 
 
 def goldens(bundle: VerifiedBundle, found: Manifest, variant: Variant, *, inject: bool) -> tuple[Goldens, str, str]:
-    """The stored cases can be read and are for these channels."""
+    """The stored cases can be read and are for these channels, tensors, answers and flags, no fewer and no more."""
     data = bundle.files[variant.goldens]
     stored = decode_goldens(data[:-1] if inject else data, subject=variant.goldens)
-    names = [channel.name for channel in found.inputs[0].channels]
-    if sorted(stored.channels) != sorted(names):
-        _unfit(f"{variant.goldens}, channels", ", ".join(stored.channels), ", ".join(names))
+    channels = [channel.name for channel in found.inputs[0].channels]
+    answers = [output.name for output in found.outputs]
+    for what, there, wanted in (
+        ("channels", stored.channels, channels),
+        ("tensors", stored.tensors, [one.tensor for one in found.inputs]),
+        ("outputs", stored.outputs, variant.model_outputs),
+        ("answers", stored.answers, answers),
+        ("units of answers", stored.answer_units, answers),
+        # A flag that was taken out of the manifest would be a warning that never comes, and no comparison would miss it.
+        ("flags", stored.flags, [f"{output.name}.{flag.name}" for output in found.outputs for flag in output.flags]),
+    ):
+        if sorted(there) != sorted(wanted):
+            _unfit(f"{variant.goldens}, {what}", ", ".join(there) or "none", ", ".join(wanted) or "none")
     if not len(stored):
         _unfit(variant.goldens, "no case", "at least one")
     return stored, f"{len(stored)} cases", "every stage stored"

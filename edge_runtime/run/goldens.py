@@ -183,10 +183,10 @@ def distance_to_reference(outputs: Mapping[str, NDArray[Any]], goldens: Goldens,
 
 def negative(model: Model, goldens: Goldens, golden: NegativeGolden, *, harmless: bool = False) -> Difference:
     """Put one fault into a case and see whether it is refused for the reason it must be; ``harmless`` leaves it out."""
+    if golden.case >= len(goldens):
+        return Difference(holds=False, measured=f"{golden.name}: case {golden.case}", limit=f"{len(goldens)} cases")
     line = _golden_line(model, model.infer, 1)
-    readings = list(
-        _readings(goldens, golden.case % len(goldens), _columns(goldens, model.manifest), model.manifest, "negative")
-    )
+    readings = list(_readings(goldens, golden.case, _columns(goldens, model.manifest), model.manifest, "negative"))
     if not harmless:
         readings = _with_fault(readings, golden, model.manifest)
     for reading in readings:

@@ -20,6 +20,7 @@ ANSWER_KEYS = frozenset(("time", "stream", "seq", "id", "flags", "run", "stuck",
 OUTPUT_KEYS = frozenset(("value", "unit"))
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
+_MAX_WINDOW_S = 3_155_760_000  # so that its times, in Unix nanoseconds, stay within 64 bits
 _SHOWN = 80
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$", description="lower case, digits and underscores")]
@@ -31,7 +32,7 @@ PositiveFloat = Annotated[FiniteFloat, Field(gt=0)]
 class Frozen(BaseModel):
     """What every part of a manifest shares: frozen, and an unknown key is an error, never ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class Band(Frozen):
@@ -330,6 +331,10 @@ class Manifest(Frozen):
         self._steps_fit()
         self._window_fits()
         self._tensors_fit()
+        names = {channel.name for model_input in self.inputs for channel in model_input.channels}
+        for golden in self.negative_goldens:
+            if golden.channel is not None and golden.channel not in names:
+                raise ValueError(f"negative golden {golden.name}: no channel {golden.channel!r}")
         return self
 
     def _steps_fit(self) -> None:
@@ -340,6 +345,8 @@ class Manifest(Frozen):
                 raise ValueError(f"step {step.step}: one constant a channel is needed, {count} in all")
 
     def _window_fits(self) -> None:
+        if self.window and self.window.length * (self.window.period_s or 0) > _MAX_WINDOW_S:
+            raise ValueError(f"the window spans more than {_MAX_WINDOW_S} s, a hundred years")
         for model_input in self.inputs:
             sizes = dict(zip(model_input.axes, model_input.shape, strict=True))
             length = self.window.length if self.window else None

@@ -253,6 +253,36 @@ def test_goldens_of_another_bundle(bare: Setting, tmp_path: Path) -> None:
     assert _failed(booted.report) == ["goldens"]
 
 
+@pytest.mark.parametrize(
+    ("change", "check", "words"),
+    [
+        (lambda raw: raw["outputs"][0].pop("flags"), "goldens", "flags: found low.frost"),
+        (lambda raw: raw["outputs"][0].update(name="high"), "goldens", "answers: found low"),
+        (lambda raw: raw["negative_goldens"][0].update(channel="air"), "manifest", "no channel 'air'"),
+        (lambda raw: raw["negative_goldens"][0].update(case=32), "negative_goldens", "case 32"),
+        (lambda raw: raw["window"].update(period_s=1e9), "manifest", "a hundred years"),
+    ],
+    ids=["flag dropped", "answer renamed", "channel", "case", "period"],
+)
+def test_other_edits(
+    change: Callable[[dict[str, Any]], object], check: str, words: str, bare: Setting, tmp_path: Path
+) -> None:
+    report = boot(write_with_manifest(FROST, tmp_path / "bundle", change), bare).report
+    failed = report.failures()[0]
+    assert failed.id == check
+    assert words in f"{failed.measured} {failed.limit}"
+
+
+def test_int8_without_a_word_on_its_weights_takes_the_slower_right_kernel(bare: Setting, tmp_path: Path) -> None:
+    path = write_with_manifest(FROST, tmp_path / "bundle", lambda raw: raw["variants"][0].pop("quantization"))
+    old = replace(bare.machine, architecture="x86_64", isa=frozenset({"avx2"}))
+    for machine, precise in ((old, True), (replace(old, isa=frozenset({"avx2", "avx_vnni"})), False)):
+        profile = bare.profile.model_copy(update={"architectures": ("x86_64",)})
+        report = boot(path, replace(bare, machine=machine, profile=profile)).report
+        (check,) = [one for one in report.checks if one.id == "provider"]
+        assert ("x64quantprecision" in check.measured) == precise
+
+
 def test_output_of_a_tensor_that_is_not_there(bare: Setting, tmp_path: Path) -> None:
     path = write_with_manifest(FROST, tmp_path / "bundle", lambda raw: raw["outputs"][0].update(tensor="high"))
     report = boot(path, bare).report
