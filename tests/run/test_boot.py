@@ -110,6 +110,24 @@ def test_one_byte_changed_anywhere(bundle: Path, bare: Setting, tmp_path: Path) 
         assert _failed(booted.report) == ["files"]
 
 
+@pytest.mark.long
+def test_every_byte_of_the_short_files_and_2000_of_the_others(bare: Setting, tmp_path: Path) -> None:
+    folder = tmp_path / "frost"
+    folder.mkdir()
+    original = files_of(FROST)
+    short = {"manifest.json", "SHA256SUMS"}
+    for name, data in original.items():
+        (folder / name).write_bytes(data)
+    for name, data in original.items():
+        for files in flips({name: data}, per_file=len(data) if name in short else 2000, seed=5):
+            (folder / name).write_bytes(files[name])
+            booted = boot(folder, bare)
+            assert booted.ready is None
+            assert _failed(booted.report) == ["files"]
+        (folder / name).write_bytes(data)
+    assert boot(folder, bare).ready is not None
+
+
 class Mutant(NamedTuple):
     """An edit of a manifest, and the check that must fail first."""
 

@@ -81,8 +81,9 @@ def test_tier_says_which_failures_count(inject: str, tier: str, code: int) -> No
     assert _run("--bundle", DEWPOINT, "--inject", inject, "--tier", tier).returncode == code
 
 
-def test_one_byte_changed_anywhere(tmp_path: Path) -> None:
-    for count, files in enumerate(flips(files_of(DEWPOINT), per_file=2, seed=11)):
+@pytest.mark.parametrize("per_file", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_one_byte_changed_anywhere(tmp_path: Path, per_file: int) -> None:
+    for count, files in enumerate(flips(files_of(DEWPOINT), per_file=per_file, seed=11)):
         folder = tmp_path / str(count)
         folder.mkdir()
         for name, data in files.items():
@@ -90,6 +91,12 @@ def test_one_byte_changed_anywhere(tmp_path: Path) -> None:
         done = _run("--bundle", folder)
         assert done.returncode == 1
         assert done.stderr.startswith("FAILED: ")
+        config = write_device_file(tmp_path, line("roof", folder))
+        done = subprocess.run(
+            [sys.executable, "-m", "edge_runtime", "run", "--exit-on-refusal", "--config", str(config)],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (65, "")
 
 
 @pytest.mark.parametrize(
