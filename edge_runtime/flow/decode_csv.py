@@ -128,10 +128,10 @@ class CsvDecoder:
             return cells
         if len(cells) > _MOST_COLUMNS:
             return Rejection("wrong_columns", "CSV header", quote(text), f"at most {_MOST_COLUMNS} columns")
-        return tuple(cell.strip() for cell in cells)
+        return _stripped(cells)
 
     def _is_header(self, cells: list[str]) -> bool:
-        return tuple(cell.strip() for cell in cells) == self._columns
+        return _stripped(cells) == self._columns
 
     def _split_quoted(self, text: str) -> list[str] | Rejection:
         blank_after_separator = self._separator == ","
@@ -152,6 +152,11 @@ class CsvDecoder:
             f"{count} cells in {quote(text)}",
             f"{self._count} cells, separated by {self._separator!r}",
         )
+
+
+def _stripped(cells: list[str]) -> tuple[str, ...]:
+    # From a list: one made from a generator is cut to size, and CPython keeps up to 2000 such scraps of each length.
+    return tuple([cell.strip() for cell in cells])
 
 
 def _make_number(decode: CsvDecode) -> Callable[[str], float | None]:

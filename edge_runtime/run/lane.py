@@ -232,7 +232,7 @@ class Lane:
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)
         for answer in answers:
-            self._outbox.add(Entry(answer.id, tuple(encode(answer) for encode in self._encoders)))
+            self._outbox.add(Entry(answer.id, tuple([encode(answer) for encode in self._encoders])))
             self._last_answer_ns = answer.time_ns
         refused = self.line.take_refused()
         for one in refused:
