@@ -91,7 +91,8 @@ class Lane:
         # Without a window and hysteresis a restart costs nothing but counts, so the disk is written once a second at
         # most, and at once only for answers that do not leave. A source that resumes needs its place exactly.
         self._is_stateless = (
-            self.source.live and not self.source.resumable and (window is None or window.length == 1)
+            self._journal is not None and self.source.live and not self.source.resumable
+            and (window is None or window.length == 1)
             and not any(output.flags for output in manifest.outputs)
         )  # fmt: skip
         self._unkept = False
@@ -241,14 +242,11 @@ class Lane:
 
     def _keep(self) -> None:
         """Bring what changed into the journal in one transaction, before any answer of it leaves."""
-        journal = self._journal
-        if journal is None:
-            return
         record = self.line.take_changes() | self._outbox.take_changes() | self._place()
-        if self._stale:
-            return  # a snapshot will mend it: a record after a hole would be worth nothing
+        if self._journal is None or self._stale:
+            return  # without a journal they must not pile up; after a hole only a snapshot is worth writing
         try:
-            journal.commit(record)
+            self._journal.commit(record)
         except JournalFull as full:
             self._stale = str(full)
 
