@@ -16,6 +16,7 @@ from edge_runtime.spec.toml_text import MAX_TOML_BYTES, parse_toml, validate
 
 _TODO: Final = "see docs/device_toml.md"
 _SYSTEM_STATE: Final = Path("/var/lib/edge-runtime")
+_RUN: Final = Path("/run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,22 @@ def state_folder(
                 todo="name another folder with state_dir",
             )
     return folder
+
+
+def status_folders(state: Path, environment: Mapping[str, str] = os.environ, system: Path = _RUN) -> list[Path]:
+    """Where the status of the process with this state folder may stand, the best place first.
+
+    It is written every second, so it belongs in memory, not on flash: systemd's $RUNTIME_DIRECTORY, else a folder of
+    /run, else the user's own of it, else the state folder.
+    """
+    key = hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
+    given = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    own = environment.get("XDG_RUNTIME_DIR", "")
+    places = [Path(given)] if given else []
+    places.append(system / "edge-runtime")
+    if own:
+        places.append(Path(own) / "edge-runtime")
+    return [*(place / key for place in places), state]
 
 
 def main(args: Namespace) -> int:

@@ -65,8 +65,8 @@ def verdict(report: Report, tiers: frozenset[Tier] = BOTH_TIERS) -> str:
     serves = "it may serve" if report.state == "OPERATIONAL" else "it must not serve"
     if failed:
         first = failed[0]
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        return f"FAILED: {title}: {first.id}{more}; {serves}"
+        more = f" (and {len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
+        return f"FAILED: {title}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}{more}; {serves}"
     if not report.passed(tiers):
         return f"FAILED: {title}: the checks asked for could not run, for others failed; {serves}"
     others = [check.id for check in report.failures() if check.tier not in tiers]

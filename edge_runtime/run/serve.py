@@ -6,19 +6,21 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from types import FrameType
 from typing import Final
 
-from edge_runtime.errors import ConfigurationError, DeviceError, TemporaryError
+from edge_runtime.errors import ConfigurationError, DeviceError, EdgeRuntimeError, TemporaryError
 from edge_runtime.run.boot import Booted, ReadyModel, boot
-from edge_runtime.run.config import LoadedConfig, load_config, state_folder
+from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
+from edge_runtime.run.reports import verdict
 from edge_runtime.run.setting import make_line_setting, remember_pass
-from edge_runtime.spec.report import Report, State
+from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.status.health import Health, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
 
@@ -40,6 +42,8 @@ class Service:
     def __init__(self, loaded: LoadedConfig, state: Path) -> None:
         self._loaded = loaded
         self._state = state
+        self._status_folder = _first_writable(status_folders(state))
+        self._profile = loaded.config.profile
         self._run_id = token_hex(4)
         self._notice = ServiceNotice.of_this_process()
         self._lanes: tuple[Lane, ...] = ()
@@ -55,7 +59,11 @@ class Service:
         refused = [report for report in reports if report.state != "OPERATIONAL"]
         if refused:
             return self._stay_in_error(refused, exit_on_refusal=exit_on_refusal)
-        self._serve(models)
+        try:
+            self._serve(models)
+        except EdgeRuntimeError as error:
+            self._write("ERROR", str(error), ready=False, live=False)
+            raise
         self._notice.stopping()
         self._write("OPERATIONAL", "stopped", ready=False, live=False)
         return 0
@@ -69,8 +77,9 @@ class Service:
             lines = [line for line in config.line if self._loaded.resolve(line.bundle) == path]
             setting = make_line_setting(self._loaded, path)
             booted: Booted = boot(path, setting)
+            self._profile = setting.profile.name
             reports.append(booted.report)
-            _say(verdict(booted.report))
+            _say(verdict(booted.report, REQUIRED))
             if booted.ready is not None:
                 # It only serves to tell a later failure what has changed since: no reason not to answer.
                 with suppress(DeviceError):
@@ -99,7 +108,7 @@ class Service:
         self._loop.run()
 
     def _stay_in_error(self, refused: list[Report], *, exit_on_refusal: bool) -> int:
-        failed = [check for report in refused for check in report.failures(frozenset(("required",)))]
+        failed = [check for report in refused for check in report.failures(REQUIRED)]
         first = failed[0]
         reason = f"{refused[0].bundle.get('path')}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
         self._write("ERROR", reason, ready=False)
@@ -127,29 +136,17 @@ class Service:
             live=live,
             ready=ready,
             fresh=ready and bool(self._lanes) and all(lane.is_fresh for lane in self._lanes),
-            profile=self._loaded.config.profile,
+            profile=self._profile,
             lines=tuple(lane.health() for lane in self._lanes),
         )
         # The status is told, never obeyed: a full disk must not stop the answers.
         with suppress(TemporaryError):
-            write_status(self._state, health)
+            write_status(self._status_folder, health)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stop.set()
         if self._loop is not None:
             self._loop.stop()
-
-
-def verdict(report: Report) -> str:
-    """One line for a person: passed, with what was wanted but not met, or the first check that failed."""
-    name = f"{report.bundle.get('id', report.bundle.get('path'))} {report.bundle.get('version', '')}".strip()
-    failed = [check for check in report.checks if check.status == "fail"]
-    if report.state == "OPERATIONAL":
-        passed = sum(check.status == "pass" for check in report.checks)
-        slow = f"; wanted but not met: {', '.join(check.id for check in failed)}" if failed else ""
-        return f"{name}: self-test passed, {passed} checks in {report.ms:.0f} ms{slow}"
-    first = failed[0]
-    return f"{name}: refused at {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
 
 
 def _make_folder(state: Path) -> None:
@@ -160,6 +157,15 @@ def _make_folder(state: Path) -> None:
             subject="state folder", found=f"{state}: {error.strerror}", expected="a folder this user can write",
             todo="set state_dir in the device file, or give the user the folder",
         ) from error  # fmt: skip
+
+
+def _first_writable(folders: Sequence[Path]) -> Path:
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+            if os.access(folder, os.W_OK):
+                return folder
+    return folders[-1]
 
 
 def _say(text: str) -> None:

@@ -3,14 +3,14 @@
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from edge_runtime.errors import TemporaryError
-from edge_runtime.run.config import load_config, state_folder
-from edge_runtime.status.health import Health, LineHealth, read_status
+from edge_runtime.run.config import load_config, state_folder, status_folders
+from edge_runtime.status.health import FILE_NAME, Health, LineHealth, read_status
 
 OLD_S = 60
 """A serving process writes its status every few seconds: one this old in a living process means a loop that hangs."""
@@ -18,7 +18,7 @@ OLD_S = 60
 
 def main(args: Namespace) -> int:
     """Print the status of the device of ``args.config``; 1 if there is none, it has gone, or it has stopped turning."""
-    folder = state_folder(load_config(Path(args.config)))
+    folder = _newest(status_folders(state_folder(load_config(Path(args.config)))))
     try:
         health = read_status(folder)
     except TemporaryError as failure:
@@ -34,6 +34,12 @@ def main(args: Namespace) -> int:
         print(f"edge-runtime: {gone}", file=sys.stderr)  # noqa: T201 -- said last, so that it is seen
         return 1
     return 0
+
+
+def _newest(folders: Sequence[Path]) -> Path:
+    """The folder with the newest status; the last one, the state folder, where there is none."""
+    there = [(folder / FILE_NAME, folder) for folder in folders]
+    return max(((path.stat().st_mtime, folder) for path, folder in there if path.is_file()), default=(0, folders[-1]))[1]
 
 
 def why_gone(health: Health, *, age_s: float, is_alive: bool) -> str | None:

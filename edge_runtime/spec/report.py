@@ -10,6 +10,7 @@ Status = Literal["pass", "fail", "warn", "skip"]
 Tier = Literal["required", "wanted"]
 State = Literal["POWER_ON", "TESTING", "OPERATIONAL", "ERROR"]
 BOTH_TIERS: frozenset[Tier] = frozenset({"required", "wanted"})
+REQUIRED: frozenset[Tier] = frozenset(("required",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ def command(*words: str) -> list[str]:
 def environment(home: Path) -> dict[str, str]:
     """This process's own, with ``home`` as the user's folder and state, and warnings as errors."""
     return os.environ | {
+        "RUNTIME_DIRECTORY": str(home / "run"),
         "HOME": str(home),
         "STATE_DIRECTORY": str(home / "state"),
         "TMPDIR": str(home),

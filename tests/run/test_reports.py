@@ -58,15 +58,23 @@ def test_verdict_stands_first_and_last() -> None:
     ("report", "tiers", "words"),
     [
         (PASSED, BOTH_TIERS, "PASSED: frost 1.0.0; not checked: signature; it may serve"),
-        (WRONG, BOTH_TIERS, "FAILED: frost 1.0.0: golden_tensor; it must not serve"),
+        (
+            WRONG,
+            BOTH_TIERS,
+            "FAILED: frost 1.0.0: golden_tensor: 0.3 off; expected 1e-6; run it on another machine; it must not serve",
+        ),
         (
             WRONG,
             WANTED,
             "FAILED: frost 1.0.0: the checks asked for could not run, for others failed; it must not serve",
         ),
-        (SLOW, BOTH_TIERS, "FAILED: frost 1.0.0: latency; it may serve"),
+        (SLOW, BOTH_TIERS, "FAILED: frost 1.0.0: latency: 90 ms; expected 50 ms; look for load; it may serve"),
         (SLOW, REQUIRED, "PASSED: frost 1.0.0 (not counted: latency failed); not checked: signature; it may serve"),
-        (UNREAD, REQUIRED, 'FAILED: b/"odd"\\x: golden_tensor; it must not serve'),
+        (
+            UNREAD,
+            REQUIRED,
+            'FAILED: b/"odd"\\x: golden_tensor: 0.3 off; expected 1e-6; run it on another machine; it must not serve',
+        ),
     ],
 )
 def test_verdict(report: Report, tiers: frozenset[Tier], words: str) -> None:
