@@ -7,6 +7,7 @@ _BEFORE_NATIVE_LIBRARIES = {
     "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime reads it once, at its import
     "OPENBLAS_NUM_THREADS": "1",  # numpy's BLAS would start one thread per core and keep their stacks
     "OMP_NUM_THREADS": "1",
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",  # else it reads every installed package's metadata, and runs whose code asks
 }
 
 

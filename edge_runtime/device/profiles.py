@@ -1,7 +1,6 @@
 """Finds and reads the device profile, by name, by file or by what the machine is; it checks no provider."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -113,6 +112,8 @@ def _find(name: str, folders: Sequence[Path], subject: str) -> Path:
     known = _known(folders)
     if name in known:
         return known[name]
+    from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     raise ConfigurationError(
         subject=subject,

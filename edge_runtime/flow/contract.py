@@ -10,7 +10,7 @@ from edge_runtime.spec.reading import Reading, Rejection
 from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, Vocabulary, conversion, fitting, resolve
 
-# Unit texts of payloads are remembered up to this many, so that a hostile stream cannot fill the memory with them.
+# Sets of unit texts, one a payload, are remembered up to this many: a hostile stream cannot fill the memory with them.
 MAX_REMEMBERED_UNITS = 256
 
 
@@ -52,7 +52,7 @@ class Contract:
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
         )
         self._rules = tuple(self._static_rule(index, binding) for index, binding in enumerate(bound))
-        self._remembered: dict[tuple[int, str], _Rule | Rejection] = {}
+        self._remembered: dict[tuple[str | None, ...], tuple[_Rule | Rejection, ...]] = {}
         self.conversions = tuple(
             _words(channel, binding, rule) for channel, binding, rule in zip(channels, bound, self._rules, strict=True)
         )
@@ -112,11 +112,15 @@ class Contract:
             physical.min, physical.max, CONVERTED if (a, b) != (1.0, 0.0) else 0, have.code,
         )  # fmt: skip
 
-    def _rules_of(self, units: tuple[str | None, ...]) -> list[_Rule | Rejection]:
-        return [
-            self._rules[index] if text is None else self._remembered.get((index, text)) or self._learn(index, text)
-            for index, text in enumerate(units)
-        ]
+    def _rules_of(self, units: tuple[str | None, ...]) -> tuple[_Rule | Rejection, ...]:
+        rules = self._remembered.get(units)
+        if rules is None:
+            rules = tuple(
+                self._rules[index] if text is None else self._learn(index, text) for index, text in enumerate(units)
+            )
+            if len(self._remembered) < MAX_REMEMBERED_UNITS:
+                self._remembered[units] = rules
+        return rules
 
     def _learn(self, index: int, text: str) -> _Rule | Rejection:
         channel = self._channels[index]
@@ -133,8 +137,6 @@ class Contract:
                 "wrong_dimension", f"channel {channel.name}", f"unit {text[:40]!r}", f"a unit that converts to {channel.unit}",
                 str(error),
             )  # fmt: skip
-        if len(self._remembered) < MAX_REMEMBERED_UNITS:
-            self._remembered[index, text] = rule
         return rule
 
     def _refused(self, index: int, value: float | None, rule: _Rule | Rejection) -> Rejection:

@@ -1,7 +1,6 @@
 """One answer as one JSON line, in the default shape or as device.toml maps it; it writes nothing anywhere."""
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from math import isfinite
 from operator import itemgetter
 from typing import Any
@@ -98,6 +97,8 @@ def _known_pointers(outputs: Sequence[Output], carry: Sequence[str]) -> dict[str
 def _getter(name: str, pointer: str, known: Mapping[str, tuple[str, ...]]) -> Callable[[dict[str, Any]], Any]:
     steps = known.get(pointer)
     if steps is None:
+        from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
         near = get_close_matches(pointer, known, n=3, cutoff=0.5)
         listed = near or [each for each in known if each.count("/") == 1]
         raise ConfigurationError(

@@ -47,9 +47,11 @@ class LineFraming:
             self._half_unit = chunk[whole:]
             parts = self._split_utf16(chunk[:whole])
         tail = parts.pop()
-        frames: list[bytes | TooLong] = []
-        if parts:
-            frames = self._complete(parts)
+        frames: list[bytes | TooLong]
+        if self._pending or self._discarding or len(chunk) > self._max_bytes:
+            frames = self._complete(parts) if parts else []
+        else:
+            frames = [part for part in parts if part]
         if tail and not self._discarding:
             self._pending += tail
             if len(self._pending) > self._max_bytes:

@@ -193,14 +193,14 @@ class Line:
         due, self._due = self._due, []
         first = 0
         for size in split(len(due), self._sizes):
-            part = due[first : first + size]
+            part, windows = due[first : first + size], self._windows[first : first + size]
             try:
-                tensor, outputs = self._compute(self._windows[first : first + size])
+                tensor, outputs = self._compute(windows)
             except Exception:
                 # The windows have no answer and never will; the ledger must say so whatever becomes of the process.
                 self.ledger.refused["inference_failed"] += len(due) - first
                 raise
-            self._answer(part, self._windows[first : first + size], tensor, scalars(outputs))
+            self._answer(part, windows, tensor, scalars(outputs))
             first += size
 
     def take_answers(self, now_ns: int | None = None) -> list[Answer]:
@@ -303,7 +303,7 @@ class Line:
         for row, due in enumerate(part):
             stream = due.stream
             values, switches = self._post.answer(outputs, row, stream.switches)
-            if not all([math.isfinite(value) for _, value, _, _ in values]):
+            if not all(map(math.isfinite, [one.value for one in values])):
                 self._refuse(
                     Rejection("not_finite_output", "answer", "NaN or infinity from the model", "a finite number",
                               "run edge-runtime selftest"), due.name, due.raw,

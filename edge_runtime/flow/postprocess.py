@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edge_runtime.spec.manifest import Manifest, Threshold
+from edge_runtime.spec.manifest import Manifest, Output, Threshold
 from edge_runtime.spec.result import OutputValue
 
 
@@ -25,16 +25,7 @@ class Postprocess:
     """The outputs of one manifest, resolved once; ``flag_names`` are ``output.flag``, in the order of a state."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._outputs = tuple(
-            _Answering(
-                output.name,
-                output.tensor,
-                output.unit,
-                tuple((step.std, step.mean) for step in output.postprocess),
-                tuple(output.flags),
-            )  # fmt: skip
-            for output in manifest.outputs
-        )
+        self._outputs = tuple(_resolve(output) for output in manifest.outputs)
         self.flag_names = tuple(f"{output.name}.{flag.name}" for output in manifest.outputs for flag in output.flags)
         self.fresh = (False,) * len(self.flag_names)
 
@@ -61,6 +52,11 @@ class Postprocess:
                 at += 1
             values.append(OutputValue(output.name, value, output.unit, tuple(named)))
         return tuple(values), tuple(after)
+
+
+def _resolve(output: Output) -> _Answering:
+    steps = tuple((step.std, step.mean) for step in output.postprocess)
+    return _Answering(output.name, output.tensor, output.unit, steps, tuple(output.flags))
 
 
 def scalars(outputs: Mapping[str, NDArray[Any]]) -> dict[str, list[float]]:

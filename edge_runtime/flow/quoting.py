@@ -1,6 +1,5 @@
 """Foreign text as a message may show it: short, escaped, and with the names that were perhaps meant."""
 
-import difflib
 from collections.abc import Iterable
 
 _LONGEST_QUOTE = 60
@@ -38,11 +37,13 @@ def quote_names(names: Iterable[str]) -> str:
 
 def nearest(wanted: str, names: Iterable[str]) -> str:
     """Say which of ``names`` are spelled most like ``wanted``, or nothing; hostile lists cost a bounded time."""
+    from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
     candidates: dict[str, str] = {}
     for name in names:
         if len(candidates) == _MOST_NAMES:
             break
         if isinstance(name, str) and len(name) <= _LONGEST_NAME:
             candidates.setdefault(name.casefold(), name)
-    close = difflib.get_close_matches(wanted.casefold()[:_LONGEST_NAME], list(candidates), n=3, cutoff=0.5)
+    close = get_close_matches(wanted.casefold()[:_LONGEST_NAME], list(candidates), n=3, cutoff=0.5)
     return "" if not close else "nearest: " + ", ".join(quote(candidates[name]) for name in close)

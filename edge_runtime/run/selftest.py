@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, cast
 
 from edge_runtime.device.data import data_folder
 from edge_runtime.errors import EdgeRuntimeError, UsageError
-from edge_runtime.links.serial_port import LinkAbsent, find_port
 from edge_runtime.run.boot import Setting, boot
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
 from edge_runtime.run.reports import as_json, as_junit, as_text, as_textfile
@@ -84,6 +83,8 @@ def _port_checks(lines: Sequence[LineConfig]) -> Iterator[Check]:
     named = [(line.name, line.source) for line in lines if isinstance(line.source, SerialSource)]
     if not named:
         return
+    from edge_runtime.links.serial_port import LinkAbsent, find_port  # noqa: PLC0415 -- pyserial, for lines that have a port
+
     found, absent = [], []
     for name, source in named:
         try:

@@ -88,7 +88,7 @@ def remember_pass(folder: Path, report: Report) -> None:
 class _Memory(BaseModel):
     """``boot.json``: what a device knows of bundles across restarts, each by bundle id."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_: Literal["edge-runtime/boot/1"] = Field(alias="schema", default=_SCHEMA)
     floors: dict[str, int] = Field(default={}, description="the least security_version this device still takes")

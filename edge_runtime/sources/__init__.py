@@ -5,7 +5,6 @@ from pathlib import Path
 
 from edge_runtime.sources.port import Source
 from edge_runtime.sources.replay_file import ReplayFile
-from edge_runtime.sources.serial_line import SerialLine
 from edge_runtime.sources.standard_input import StandardInputSource
 from edge_runtime.spec.source import ReplaySource, SerialSource, StandardInput
 
@@ -25,6 +24,8 @@ def make_source(
     """
     match spec:
         case SerialSource():
+            from edge_runtime.sources.serial_line import SerialLine  # noqa: PLC0415 -- pyserial, for lines that have a port
+
             return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns)
         case StandardInput():
             return StandardInputSource(wall_ns=wall_ns, mono_ns=mono_ns)

@@ -11,7 +11,7 @@ from edge_runtime.spec.source import SerialSource, Source, StandardInput
 
 CONFIG_SCHEMA: Literal["edge-runtime/device/1"] = "edge-runtime/device/1"
 
-_FROZEN = ConfigDict(frozen=True, extra="forbid")
+_FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 _MIB = 1024 * 1024
 
 

@@ -15,7 +15,7 @@ IsaFeature = Literal[
 class ProviderChoice(BaseModel):
     """One execution provider of ONNX Runtime, with its options, and how much of a model may run elsewhere."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*ExecutionProvider$")] = Field(
         description="ONNX Runtime's own name, such as CPUExecutionProvider."
@@ -29,7 +29,7 @@ class ProviderChoice(BaseModel):
 class DeviceProfile(BaseModel):
     """A kind of machine: what it must have, which providers serve on it and in which order, what they may cost."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_: Literal["edge-runtime/profile/1"] = Field(alias="schema")
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] = Field(description="The file's name without .toml.")

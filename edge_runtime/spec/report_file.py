@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from edge_runtime.spec.report import Report, State, Status, Tier
 
 SCHEMA: Literal["edge-runtime/report/1"] = "edge-runtime/report/1"
-_FROZEN = ConfigDict(frozen=True, extra="forbid")
+_FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class CheckFile(BaseModel):

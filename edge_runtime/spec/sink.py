@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_FROZEN = ConfigDict(frozen=True, extra="forbid")
+_FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 FieldMap = Annotated[
     dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(pattern="^/")]] | None,

@@ -13,7 +13,7 @@ Signal = Literal["keep", "low", "high"]
 class SerialMatch(BaseModel):
     """Which USB serial adapter is meant, whatever name the system gives it today; at least one key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     vid: int | None = Field(None, ge=0, le=0xFFFF, description="USB vendor id, for instance 0x0403.")
     pid: int | None = Field(None, ge=0, le=0xFFFF, description="USB product id, for instance 0x6001.")
@@ -39,7 +39,7 @@ class SerialMatch(BaseModel):
 class SerialSource(BaseModel):
     """A serial port, found by name or by the identity of its adapter, resolved anew at every open."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: Literal["serial"] = "serial"
     port: str | None = Field(
@@ -93,7 +93,7 @@ class SerialSource(BaseModel):
 class StandardInput(BaseModel):
     """What another program pipes in; a full queue makes that program wait, so nothing is lost."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: Literal["stdin"] = "stdin"
 
@@ -101,7 +101,7 @@ class StandardInput(BaseModel):
 class ReplaySource(BaseModel):
     """A file played back: one made by `record`, or plain bytes; event time rules, not the clock."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: Literal["replay"] = "replay"
     path: str = Field(min_length=1, description="The file, from device.toml's folder on.")

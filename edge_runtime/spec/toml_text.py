@@ -4,7 +4,6 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
@@ -152,6 +151,8 @@ def _tags(kind: Any, *keys: str) -> list[Any]:
 def _nearest(key: str, owner: Any) -> str:
     if not (isinstance(owner, type) and issubclass(owner, BaseModel)):
         return "no key here"
+    from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
     known = [field.alias or name for name, field in owner.model_fields.items()]
     near = get_close_matches(key, known, n=1, cutoff=0.6)
     return near[0] if near else f"one of {', '.join(known)}"

@@ -35,7 +35,7 @@ class Affine(NamedTuple):
     b: float
 
 
-class UnitUnknown(ValueError):  # noqa: N818 - named for what it says about the text
+class UnitUnknown(ValueError):
     """``text`` names no unit in ``vocabulary``; ``hint`` says what to write instead."""
 
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
@@ -52,7 +52,7 @@ class UnitUnknown(ValueError):  # noqa: N818 - named for what it says about the 
         return f"{_shown(self.text)} is not a unit in vocabulary {self.vocabulary}; {self.hint}"
 
 
-class UnitMismatch(ValueError):  # noqa: N818 - named for what it says about the pair
+class UnitMismatch(ValueError):
     """No conversion leads from ``have`` to ``want``: they measure different things."""
 
     def __init__(self, have: Unit, want: Unit) -> None:
@@ -75,7 +75,7 @@ def resolve(text: str, vocabulary: Vocabulary = "ucum") -> Unit:
     code = spellings(vocabulary).get(text)
     if code is None:
         raise UnitUnknown(text, vocabulary)
-    return _units()[code]
+    return _unit(code)
 
 
 def conversion(have: Unit, want: Unit, kind: Kind = "point") -> Affine:
@@ -92,7 +92,8 @@ def conversion(have: Unit, want: Unit, kind: Kind = "point") -> Affine:
 def siblings(unit: Unit) -> tuple[Unit, ...]:
     """Return the units one could take for ``unit``: same dimension, another size or zero; most common first."""
     size = (unit.scale, unit.offset)
-    return tuple(u for u in table() if u.dimension == unit.dimension and (u.scale, u.offset) != size)
+    alike = (_unit(code) for code, (dimension, _) in _rows().items() if dimension == unit.dimension)
+    return tuple(other for other in alike if (other.scale, other.offset) != size)
 
 
 def fitting(unit: Unit, values: Sequence[float], low: float, high: float, kind: Kind = "point") -> tuple[str, ...]:
@@ -111,7 +112,7 @@ def fitting(unit: Unit, values: Sequence[float], low: float, high: float, kind: 
 
 def table() -> tuple[Unit, ...]:
     """Return every unit, grouped by dimension, most common first within each."""
-    return tuple(_units().values())
+    return tuple(map(_unit, _rows()))
 
 
 @cache
@@ -120,7 +121,7 @@ def spellings(vocabulary: Vocabulary) -> Mapping[str, str]:
     entries = (entry.partition("=") for entry in SPELLINGS[vocabulary].split())
     known = {spelling.replace("␣", " "): code or spelling for spelling, _, code in entries}
     if vocabulary == "ucum":
-        known = {code: code for code in _units()} | known
+        known = {code: code for code in _rows()} | known
     # Unicode has the micro sign twice, U+00B5 and U+03BC, and both are on the wire.
     twins = {s.replace("\N{MICRO SIGN}", "\N{GREEK SMALL LETTER MU}"): code for s, code in known.items()}
     return MappingProxyType(known | twins)
@@ -165,25 +166,31 @@ def _measured(unit: Unit) -> str:
 
 
 @cache
-def _units() -> dict[str, Unit]:
+def _rows() -> dict[str, tuple[str, str]]:
+    """Each code with its dimension and its size as the table writes it; a size is worked out when it is asked for."""
     return {
-        code: Unit(code, dimension, float(_exact()[code][0]), float(_exact()[code][1]))
+        code: (dimension, size)
         for dimension, rows in UNITS.items()
-        for code in (row.partition("=")[0] for row in rows.split())
+        for code, _, size in (row.partition("=") for row in rows.split())
     }
 
 
 @cache
-def _exact() -> dict[str, "tuple[Fraction, Fraction]"]:
-    rows = (row.partition("=") for rows in UNITS.values() for row in rows.split())
-    sizes = ((code, size.partition("+")) for code, _, size in rows)
-    return {code: (_rational(scale), _rational(offset or "0")) for code, (scale, _, offset) in sizes}
+def _unit(code: str) -> Unit:
+    scale, offset = _exact(code)
+    return Unit(code, _rows()[code][0], float(scale), float(offset))
+
+
+@cache
+def _exact(code: str) -> "tuple[Fraction, Fraction]":
+    scale, _, offset = _rows()[code][1].partition("+")
+    return _rational(scale), _rational(offset or "0")
 
 
 @cache  # the table is closed, and so is the number of pairs
 def _affine(have: str, want: str, kind: Kind) -> Affine:
-    have_scale, have_offset = _exact()[have]
-    want_scale, want_offset = _exact()[want]
+    have_scale, have_offset = _exact(have)
+    want_scale, want_offset = _exact(want)
     shift = (have_offset - want_offset) / want_scale if kind == "point" else 0
     return Affine(float(have_scale / want_scale), float(shift))
 

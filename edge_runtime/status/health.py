@@ -129,7 +129,7 @@ def read_status(folder: Path) -> Health:
     """
     path = folder / FILE_NAME
     try:
-        return _HEALTH.validate_json(path.read_bytes())
+        return TypeAdapter(Health).validate_json(path.read_bytes())
     except OSError as error:
         raise TemporaryError(
             subject=str(path), found=error.strerror or type(error).__name__,
@@ -142,6 +142,3 @@ def read_status(folder: Path) -> Health:
             subject=str(path), found=f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the start'}",
             expected="the status as this release writes it", todo="restart edge-runtime if it was updated",
         ) from error  # fmt: skip
-
-
-_HEALTH = TypeAdapter(Health)
