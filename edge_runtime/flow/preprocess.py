@@ -23,6 +23,7 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
     steps = [_step(step, length) for step in manifest.preprocess]
     newest_first = manifest.window is not None and manifest.window.order == "newest_first"
     order = _order(model_input)
+    is_moved = order != tuple(range(len(order)))
     has_time = "time" in model_input.axes
     dtype = np.dtype(model_input.dtype)
 
@@ -33,7 +34,9 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
             values = values[:, ::-1]
         if not has_time:
             values = values[:, 0]
-        return values.transpose(order).astype(dtype, order="C")
+        if is_moved:
+            values = values.transpose(order)
+        return values.astype(dtype, order="C")
 
     return preprocess
 
