@@ -1,0 +1,234 @@
+"""Measures what this runtime adds to a bare session, in time and memory, and says which goal is met.
+
+Absolute times belong to the machine they were taken on; the ratios come from the same run. Exit 70 if an answer was
+wrong, else 0.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+# As the program itself sets them, before numpy and onnxruntime are imported.
+os.environ |= {"ORT_DISABLE_TELEMETRY": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import bench_process
+import numpy as np
+import onnxruntime as ort
+from bench_line import (
+    ADDING,
+    HAND,
+    IN_HAND,
+    IN_LINE,
+    LINE,
+    LOOP,
+    WHOLES,
+    Case,
+    Times,
+    WrongAnswer,
+    make_cases,
+    measure_wholes,
+)
+from bench_stages import STAGES, measure_stages
+
+_WRONG = 70
+_CHUNKS = (1, 64)
+
+
+class Goal(NamedTuple):
+    """One goal: what was found, in ``unit``, and the limit it is held against."""
+
+    name: str
+    found: float
+    limit: float
+    unit: str
+
+    @property
+    def met(self) -> bool:
+        """Whether what was found is within the limit."""
+        return self.found <= self.limit
+
+
+class Result(NamedTuple):
+    """One case in chunks of ``chunk`` lines: the times of every round, and the journal's bytes a sample."""
+
+    case: str
+    chunk: int
+    rounds: list[Times]
+    journal_bytes: float
+
+    def p50(self, name: str) -> float:
+        """Microseconds a sample: the median over the rounds of each round's median."""
+        return median(median(one[name]) for one in self.rounds)
+
+    def added(self, name: str, session: str = IN_LINE) -> float:
+        """What ``name`` takes beyond ``session`` in the same round, microseconds a sample."""
+        return median(median(one[name]) - median(one[session]) for one in self.rounds)
+
+
+# What each goal is held against: the limits this project set itself.
+_ADDED_US = {"dewpoint": 30.0, "frost": 50.0}
+_HELP_MS, _BOOT_MS, _RSS_MB = 100.0, 300.0, 85.0
+
+
+def main() -> int:
+    """Measure, print the tables and the goals."""
+    words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    words.add_argument("--json", action="store_true", help="print JSON instead of text")
+    words.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default: %(default)s)")
+    words.add_argument("--rows", type=int, default=2000, help="rows a round (default: %(default)s)")
+    words.add_argument("--starts", type=int, default=9, help="starts of each process (default: %(default)s)")
+    words.add_argument("--only", choices=("line", "process"), help="leave the other half out")
+    arguments = words.parse_args()
+    results: list[Result] = []
+    starts = memory = None
+    try:
+        if arguments.only != "process":
+            cases = make_cases(arguments.rows)
+            results = [_measure(case, chunk, arguments.rounds) for case in cases for chunk in _CHUNKS]
+        if arguments.only != "line":
+            starts = bench_process.measure_starts(arguments.starts)
+            memory = bench_process.measure_memory()
+    except WrongAnswer as wrong:
+        print(f"bench: {wrong}", file=sys.stderr)
+        return _WRONG
+    goals = [*_line_goals(results), *_process_goals(starts, memory)]
+    if arguments.json:
+        print(json.dumps(_as_dict(results, starts, memory, goals), indent=2))
+    else:
+        _print_text(results, starts, memory, goals)
+    return 0
+
+
+def _measure(case: Case, chunk: int, rounds: int) -> Result:
+    """Measure one case; every round has a line, lanes and a journal of its own and drops its first chunks."""
+    found, sizes = [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            times, size = measure_wholes(case, chunk, Path(folder))
+            times |= measure_stages(case, chunk, Path(folder) / "stages")
+        found.append(times)
+        sizes.append(size)
+    return Result(case.name, chunk, found, median(sizes))
+
+
+def _line_goals(results: list[Result]) -> list[Goal]:
+    goals = []
+    for one in results:
+        if one.chunk == 1:
+            added, limit = f"{one.case}, batch 1, added a sample over session.run", _ADDED_US[one.case]
+            goals.append(Goal(added, one.added(LINE), limit, "us"))
+            goals.append(Goal(f"{added} in a loop of its own", one.added(LINE, LOOP), limit, "us"))
+    return goals
+
+
+def _process_goals(starts: bench_process.Starts | None, memory: bench_process.Memory | None) -> list[Goal]:
+    goals = []
+    if starts is not None:
+        goals.append(Goal("--help, whole process, warm", median(starts.help), _HELP_MS, "ms"))
+        goals.append(
+            Goal("self-test of frost, added to a bare script with its session", starts.added_ms, _BOOT_MS, "ms")
+        )
+    if memory is not None:
+        goals.append(Goal("resident memory while serving frost", memory.served, _RSS_MB, "MB"))
+    return goals
+
+
+def _print_text(
+    results: list[Result],
+    starts: bench_process.Starts | None,
+    memory: bench_process.Memory | None,
+    goals: list[Goal],
+) -> None:
+    print(_machine())
+    for one in results:
+        _print_result(one)
+    if starts is not None:
+        print("\nwhole processes, ms" + " " * 23 + "     p50     min")
+        labels = ("an empty program", "--help", "bare onnxruntime and session", "selftest --bundle bundles/frost")
+        for label, times in zip(labels, starts, strict=True):
+            print(f"  {label:38}{median(times):10.1f}{min(times):8.1f}")
+    if memory is not None:
+        print(
+            f"\nresident MB: bare script {memory.bare:.1f}, `run` booted {memory.booted:.1f}, after the station stream"
+            f" {memory.served:.1f}, at most {memory.peak:.1f}"
+        )
+    print()
+    for goal in goals:
+        verdict = "met   " if goal.met else "MISSED"
+        print(f"{verdict} {goal.name}: {goal.found:.1f} {goal.unit}, goal {goal.limit:g} {goal.unit}")
+
+
+def _print_result(one: Result) -> None:
+    print(f"\n{one.case}, {one.chunk} line{'s' if one.chunk > 1 else ''} a chunk, us a sample          "
+          "     p50     p90     p99     min")  # fmt: skip
+    for name in STAGES + WHOLES:
+        p50, p90, p99, least = _spread(one, name)
+        print(f"  {name:38}{p50:10.2f}{p90:8.2f}{p99:8.2f}{least:8.2f}")
+    for name in ADDING:
+        ratio = one.p50(name) / one.p50(HAND)
+        session = IN_HAND if name == HAND else IN_LINE
+        print(f"  added by: {name:28}{one.added(name, session):10.2f}   {ratio:.2f} x by hand")
+    print(f"  journal: {one.journal_bytes:.0f} bytes a sample")
+
+
+def _spread(one: Result, name: str) -> tuple[float, float, float, float]:
+    values = [value for times in one.rounds for value in times[name]]
+    cuts = quantiles(values, n=100)
+    return one.p50(name), cuts[89], cuts[98], min(values)
+
+
+def _machine() -> str:
+    model = next(
+        (line.partition(":")[2].strip() for line in _cpuinfo().splitlines() if line.startswith("model name")), "unknown"
+    )
+    load = os.getloadavg()[0]
+    return (
+        f"{model}, {os.cpu_count()} cores, load {load:.1f}; Python {platform.python_version()},"
+        f" numpy {np.__version__}, onnxruntime {ort.__version__}"
+    )
+
+
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def _as_dict(
+    results: list[Result],
+    starts: bench_process.Starts | None,
+    memory: bench_process.Memory | None,
+    goals: list[Goal],
+) -> dict[str, Any]:
+    lines = [
+        {
+            "case": one.case,
+            "lines_a_chunk": one.chunk,
+            "us": {
+                name: dict(zip(("p50", "p90", "p99", "min"), _spread(one, name), strict=True))
+                for name in STAGES + WHOLES
+            },
+            "added_us": {name: one.added(name, IN_HAND if name == HAND else IN_LINE) for name in ADDING},
+            "added_us_over_a_loop": {name: one.added(name, LOOP) for name in ADDING},
+            "times_by_hand": {name: one.p50(name) / one.p50(HAND) for name in ADDING},
+            "journal_bytes_a_sample": one.journal_bytes,
+        }
+        for one in results
+    ]
+    return {
+        "machine": _machine(),
+        "lines": lines,
+        "starts_ms": starts._asdict() if starts else None,
+        "memory_mb": memory._asdict() if memory else None,
+        "goals": [goal._asdict() | {"met": goal.met} for goal in goals],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
