@@ -1,0 +1,241 @@
+"""A first contract.toml from a model and data: what can be seen is filled in, what cannot be known is TODO; it guesses no unit."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from edge_runtime.author.arrays import extent, longest_runs
+from edge_runtime.author.draft_data import Table
+from edge_runtime.author.lint_nodes import dtype_name
+from edge_runtime.errors import BundleError
+
+_QUANTILES = (1, 25, 50, 75, 99)
+_MIN_AXES, _MAX_AXES = 2, 3
+
+
+class _Input(NamedTuple):
+    """The model's input: name, axes in the contract's words, length of its window or None."""
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int | str, ...]
+    length: str | None
+
+
+def draft(model: ModelProto, table: Table, *, model_file: str, subject: str) -> str:
+    """The text of a contract for ``model`` and ``table``; ``model_file`` is the path to write into it.
+
+    Raises:
+        BundleError: the model's first input is not (batch, channel) or (batch, channel, time) in some order, or the
+            data has another number of channels.
+
+    """
+    model_input = _input(model, table, subject)
+    names = channel_names(table.names)
+    parts = (_head(model, model_file), _data(table), _input_part(model_input, model))
+    channels = (_channel(name, at, table, windowed=model_input.length is not None) for at, name in enumerate(names))
+    ends = (_window(model_input, table), _preprocess(table), _outputs(model), _END)
+    return "\n".join([*parts, *channels, *(part for part in ends if part)])
+
+
+def channel_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Column headings as names of the contract: lower case, digits and underscores, each another."""
+    found: list[str] = []
+    for at, text in enumerate(texts):
+        # An exponent or a bracket at the end of a heading is mostly a unit: kept, since it is a hint for the reader.
+        plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:48]
+        name = plain if plain[:1].isalpha() else f"channel_{plain or at}"
+        while name in found:
+            name += "_2"
+        found.append(name)
+    return tuple(found)
+
+
+def _input(model: ModelProto, table: Table, subject: str) -> _Input:
+    stored = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in stored]
+    channels = table.raw.shape[2]
+    if not inputs:
+        raise BundleError(subject=subject, found="no input", expected="one input", todo="export the model again")
+    value = inputs[0]
+    shape = tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim
+    )
+    places = [at for at in range(1, len(shape)) if shape[at] == channels]
+    if not _MIN_AXES <= len(shape) <= _MAX_AXES or not places:
+        raise BundleError(
+            subject=f"{subject}, input {value.name}", found=f"shape ({', '.join(map(str, shape))})",
+            expected=f"(batch, {channels}), or with a time axis more: the data has {channels} channels",
+            todo="give the data with one column (or one place on the channel axis) for each channel of the model",
+        )  # fmt: skip
+    if len(shape) == _MIN_AXES:
+        return _Input(value.name, ("batch", "channel"), shape, None)
+    time = 3 - places[0]
+    axes = ("batch", "channel", "time") if time == 2 else ("batch", "time", "channel")  # noqa: PLR2004 - the last axis
+    size = shape[time]
+    if not isinstance(size, int):
+        size = '"TODO"  # samples' if table.is_series else table.raw.shape[1]
+    return _Input(value.name, axes, shape, str(size))
+
+
+def _head(model: ModelProto, model_file: str) -> str:
+    stem = re.sub(r"[^a-z0-9]+", "-", model_file.rsplit("/", 1)[-1].removesuffix(".onnx").lower()).strip("-")
+    producer = f"{model.producer_name} {model.producer_version}".strip() or "TODO"
+    return f"""\
+# A draft by `edge-runtime init`. Nothing is built while a TODO is left; docs/contract.md explains every key.
+id = {_text(stem or "model")}
+version = "0.1.0"
+security_version = 0
+description = "TODO"  # one sentence: what goes in -> what comes out
+model = {_text(model_file)}
+precision = "float32"  # or "int8": quantized from the training data
+
+[provenance]
+checkpoint = "TODO"
+checkpoint_sha256 = "TODO"
+framework = "TODO"  # with its version
+exporter = {_text(producer)}
+training_data = "TODO"
+licence = "TODO"
+limits = "TODO"  # what the numbers must not be taken for
+"""
+
+
+def _data(table: Table) -> str:
+    left_out = f"; left out, not numbers: {_comment(', '.join(table.left_out))}" if table.left_out else ""
+    lines = [f"# {table.cases} cases, from {_comment(table.source)}{left_out}.", "[data]"]
+    if table.file is None:
+        lines.append('file = "TODO"  # a build reads .npz: numpy.savez("data.npz", train=..., test=...)')
+    else:
+        lines.append(f"file = {_text(table.file)}")
+    lines.append(f"axes = {_list(table.axes)}")
+    for part in table.parts:
+        target = f", target = {_text(part.target)}" if part.target else ""
+        lines.append(f"{part.role} = {{ values = {_text(part.values)}{target} }}")
+    return "\n".join([*lines, ""])
+
+
+def _input_part(model_input: _Input, model: ModelProto) -> str:
+    shape = ", ".join(map(str, model_input.shape))
+    dtype = next(
+        dtype_name(value.type.tensor_type.elem_type) for value in model.graph.input if value.name == model_input.name
+    )
+    return f"""\
+# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered.
+[reference]
+file = "TODO"
+raw = "TODO"
+tensor = "TODO"
+output = "TODO"
+
+[input]
+tensor = {_text(model_input.name)}  # {dtype} ({_comment(shape)})
+axes = {_list(model_input.axes)}
+"""
+
+
+def _channel(name: str, at: int, table: Table, *, windowed: bool) -> str:
+    every = table.raw[:, :, at]
+    values = every[np.isfinite(every)]
+    missing = every.size - values.size
+    lines = [f"# {_comment(table.names[at])}: {values.size} values"]
+    if missing:
+        lines.append(f"# {missing} are missing (NaN): a build refuses those, leave the cases out or fill them")
+    low, high = extent(values) if values.size else (0.0, 0.0)
+    if values.size:
+        marks = ", ".join(f"{q} % {v:.6g}" for q, v in zip(_QUANTILES, np.percentile(values, _QUANTILES), strict=True))
+        lines.append(
+            f"# lowest {low:.6g}, {marks}, highest {high:.6g}; mean {values.mean():.6g}, std {values.std():.6g}"
+        )
+    if low == high:
+        lines.append("# it never changes here: the model has learnt nothing from it")
+    longest = longest_runs(table.raw[:, :, at : at + 1])[0]
+    lines.append(f"# longest run of equal values, in the order of the file: {longest} samples")
+    lines += [
+        "[[channel]]",
+        f"name = {_text(name)}",
+        'unit = "TODO"  # the unit these values are in, as docs/units.md spells it',
+        f"trained = {_range(low, high)}  # seen here; left out, the build takes it from data.train",
+        f"tolerated = {_range(low, high)}  # widen it to what you vouch for",
+        'physical = ["TODO", "TODO"]  # lowest and highest that can be at all: beyond, a sample is refused',
+        'when_undeclared = "refuse"',
+    ]
+    if windowed:
+        lines.append(f"stuck_after = {max(2, longest + 1)}  # one more than the longest equal run seen here")
+    return "\n".join([*lines, ""])
+
+
+def _window(model_input: _Input, table: Table) -> str:
+    period = f"{table.period_s:g}" if table.period_s else None
+    if model_input.length is None:
+        return f"# The data has one sample every {period} s.\n" if period else ""
+    pace = (
+        f"period_s = {period}" if period else "# period_s = seconds between samples; left out, the pace is not checked"
+    )
+    return f"[window]\nlength = {model_input.length}\nhop = 1\n{pace}\n"
+
+
+def _preprocess(table: Table) -> str:
+    return f"""\
+# What your training code did to the raw values, with its own constants. Those below are this data's: replace them by
+# those you trained with (the build compares the outcome with the reference's tensor), or leave all out if there was none.
+# [[preprocess]]
+# step = "standardize"
+# mean = {_each(table.raw, np.mean)}
+# std = {_each(table.raw, np.std)}
+"""
+
+
+def _each(raw: NDArray[np.float64], measure: Callable[[NDArray[np.float64]], np.float64]) -> str:
+    """A measure of every channel, as a TOML array."""
+    columns = [column[np.isfinite(column)] for column in raw.reshape(-1, raw.shape[2]).T]
+    return "[" + ", ".join(f"{measure(column):.9g}" if column.size else "0" for column in columns) + "]"
+
+
+def _outputs(model: ModelProto) -> str:
+    value = model.graph.output[0]
+    shape = ", ".join(
+        str(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?")
+        for dim in value.type.tensor_type.shape.dim
+    )
+    others = ", ".join(other.name for other in model.graph.output[1:])
+    more = f"# other outputs of the model: {_comment(others)}\n" if others else ""
+    return f"""\
+{more}[[output]]
+tensor = {_text(value.name)}  # {dtype_name(value.type.tensor_type.elem_type)} ({_comment(shape)})
+name = {_text(channel_names([value.name])[0])}
+meaning = "TODO"
+unit = "TODO"  # "1" for a number without unit
+# postprocess = [{{ step = "destandardize", mean = 0.0, std = 1.0 }}]
+"""
+
+
+_END = """\
+# Where it will serve; be generous, both are measured at each boot.
+[needs]
+latency_p99_ms = 100
+memory_mb = 200
+"""
+
+
+def _range(low: float, high: float) -> str:
+    return f"[{low!r}, {high!r}]"
+
+
+def _list(texts: Sequence[str]) -> str:
+    return "[" + ", ".join(map(_text, texts)) + "]"
+
+
+def _text(text: str) -> str:
+    """A TOML basic string: JSON's escapes are among TOML's, and DEL, which JSON lets through, is escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> str:
+    """One line of printable letters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,0 +1,104 @@
+"""What the contract says, in the few numbers that lints compare a model with; it reads no file."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from edge_runtime.author.contract import Contract
+from edge_runtime.spec.manifest import Clip, MinMax, Standardize, Step
+
+
+class InputFact(NamedTuple):
+    """An input as the contract means it; ``shape`` begins with the batch, ``name`` is None where any will do."""
+
+    name: str | None
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+class OutputFact(NamedTuple):
+    """An output: how many numbers a case it gives, or how many labels they stand for; None where it does not say."""
+
+    name: str
+    values: int | None = None
+    labels: int | None = None
+
+
+class ChannelFact(NamedTuple):
+    """A channel: ``center`` and ``spread`` of the first scaling step, raw; the ``tensor_band`` it is tolerated in.
+
+    Each is None where no step says it; ``tensor_band`` is what the model's input then holds.
+    """
+
+    name: str
+    center: float | None = None
+    spread: float | None = None
+    tensor_band: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A contract, as lints need it. ``runtime`` is the onnxruntime it will be served by, as (1, 32).
+
+    ``model`` is the file's name; ``calibration_cases`` are those the int8 scales come from, None where there are none.
+    """
+
+    model: str
+    precision: str
+    batch_sizes: tuple[int, ...]
+    inputs: tuple[InputFact, ...]
+    outputs: tuple[OutputFact, ...]
+    channels: tuple[ChannelFact, ...] = ()
+    calibration_cases: int | None = None
+    runtime: tuple[int, int] = field(default=(1, 32))
+
+
+def facts_of(contract: Contract, *, train_cases: int, runtime: tuple[int, int]) -> Facts:
+    """The facts of a contract that has ``train_cases`` to calibrate with."""
+    sizes: dict[str, int | str] = {"batch": "batch", "channel": len(contract.channel)}
+    if contract.window:
+        sizes["time"] = contract.window.length
+    calibrates = contract.precision == "int8"
+    return Facts(
+        model=contract.model,
+        precision=contract.precision,
+        batch_sizes=contract.batch_sizes,
+        inputs=(InputFact(contract.input.tensor, "float32", tuple(sizes[axis] for axis in contract.input.axes)),),
+        outputs=tuple(OutputFact(output.tensor, values=1) for output in contract.output),
+        channels=tuple(
+            _channel(channel.name, channel.tolerated, contract.preprocess, at)
+            for at, channel in enumerate(contract.channel)
+        ),
+        calibration_cases=min(train_cases, contract.calibration.samples) if calibrates else None,
+        runtime=runtime,
+    )
+
+
+def _channel(name: str, tolerated: tuple[float, float], steps: tuple[Step, ...], at: int) -> ChannelFact:
+    first = next((scale for step in steps if (scale := _scale(step, at)) is not None), None)
+    center, spread = first or (None, None)
+    return ChannelFact(name, center, spread, _through(steps, tolerated, at))
+
+
+def _scale(step: Step, at: int) -> tuple[float, float] | None:
+    """What a step takes off a channel, and what it divides by; None where it scales nothing, or lacks the channel."""
+    match step:
+        case Standardize(mean=mean, std=std) if at < min(len(mean), len(std)):
+            return mean[at], std[at]
+        case MinMax(min=low, max=high) if at < min(len(low), len(high)):
+            return low[at], high[at] - low[at]
+        case _:
+            return None
+
+
+def _through(steps: tuple[Step, ...], band: tuple[float, float], at: int) -> tuple[float, float] | None:
+    """A band after every step; None where one of them is not affine and no clip, so that its ends say too little."""
+    low, high = band
+    for step in steps:
+        scale = _scale(step, at)
+        if scale is not None and scale[1] > 0:
+            low, high = ((end - scale[0]) / scale[1] for end in (low, high))
+        elif isinstance(step, Clip) and at < min(len(step.min), len(step.max)):
+            low, high = (min(max(end, step.min[at]), step.max[at]) for end in (low, high))
+        else:
+            return None
+    return low, high

@@ -1,0 +1,232 @@
+"""`init`: what can be seen is filled in, what cannot be known is TODO, and a filled-in draft builds."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import onnx
+import pytest
+
+from edge_runtime.author.build import build
+from edge_runtime.author.contract import load_contract
+from edge_runtime.author.draft import channel_names
+from edge_runtime.author.init_command import main
+from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
+from tests.author.conftest import tiny_model
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEWPOINT = EXAMPLES / "dewpoint"
+
+
+def init(model: Path, data: Path, out: Path) -> str:
+    assert main(Namespace(model=str(model), data=str(data), out=str(out))) == 0
+    return out.read_text()
+
+
+def fill(text: str, answers: list[tuple[str, str]]) -> str:
+    """Answer TODOs as an author does: each pair is a text that must stand there, and what becomes of it, once."""
+    for old, new in answers:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    return text
+
+
+def windows_model(folder: Path, *, length: int = 3) -> Path:
+    path = folder / "Tiny Model.onnx"
+    onnx.save(tiny_model(length=length), path)
+    return path
+
+
+def csv_model(folder: Path, channels: int = 2) -> Path:
+    from tests.author.test_lint import make
+
+    path = folder / "model.onnx"
+    onnx.save(make(x=("batch", channels)), path)
+    return path
+
+
+def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
+    out = tmp_path / "contract.toml"
+    text = init(DEWPOINT / "model_fp32.onnx", DEWPOINT / "data.npz", out)
+    with pytest.raises(ConfigurationError, match=r"description: found TODO"):
+        load_contract(out)
+    reference = "../" * 20 + str(DEWPOINT / "reference.npz").lstrip("/")
+    known = tomllib.loads((DEWPOINT / "contract.toml").read_text())
+    step = known["preprocess"][0]
+    filled = fill(text, [
+        ('description = "TODO"', 'description = "one reading -> dew point"'),
+        ('checkpoint = "TODO"', 'checkpoint = "dewpoint"'),
+        ('checkpoint_sha256 = "TODO"', f'checkpoint_sha256 = "{"0" * 64}"'),
+        ('framework = "TODO"', 'framework = "torch"'),
+        ('training_data = "TODO"', 'training_data = "one station"'),
+        ('licence = "TODO"', 'licence = "CC0-1.0"'), ('limits = "TODO"', 'limits = "a test"'),
+        ('file = "TODO"', f'file = "{reference}"'), ('raw = "TODO"', 'raw = "readings"'),
+        ('tensor = "TODO"', 'tensor = "tensor"'), ('output = "TODO"', 'output = "torch_output"'),
+        *(
+            (old, new)
+            for unit, band in (("Cel", "[-60, 60]"), ("%", "[0, 105]"), ("hPa", "[500, 1100]"))
+            for old, new in (('unit = "TODO"', f'unit = "{unit}"'), ('physical = ["TODO", "TODO"]', f"physical = {band}"))
+        ),
+        ("# [[preprocess]]\n# step", "[[preprocess]]\nstep"),
+        ("# mean = [", f"mean = {step['mean']} # ["), ("# std = [", f"std = {step['std']} # ["),
+        ('meaning = "TODO"', 'meaning = "dew point"'), ('unit = "TODO"', 'unit = "Cel"'),
+    ])  # fmt: skip
+    assert '"TODO"' not in filled
+    out.write_text(filled)
+    built = build(out, None, lambda _: None)
+    assert built.failures == ()
+    assert built.record.metrics is not None
+    assert built.record.metrics.mae_bundle is not None  # target and test split were found by themselves
+
+
+def test_the_draft_of_the_frost_model_shows_what_the_data_says(tmp_path: Path) -> None:
+    text = init(EXAMPLES / "frost" / "model_fp32.onnx", EXAMPLES / "frost" / "data.npz", tmp_path / "c.toml")
+    raw = tomllib.loads(text)
+    known = tomllib.loads((EXAMPLES / "frost" / "contract.toml").read_text())
+    assert raw["data"]["axes"] == known["data"]["axes"]
+    for role in ("train", "validation", "test"):
+        assert raw["data"][role] == known["data"][role]
+    assert raw["input"]["axes"] == known["input"]["axes"]
+    assert raw["window"]["length"] == 24
+    assert [one["stuck_after"] for one in raw["channel"]] == [one["stuck_after"] for one in known["channel"]]
+    assert {one["unit"] for one in raw["channel"]} == {"TODO"}
+    assert raw["channel"][0]["trained"] == pytest.approx([-10, 34.4], abs=8)
+    assert raw["output"][0]["tensor"] == known["output"][0]["tensor"]
+    assert len(re.findall(r"^# lowest .*50 % .*highest ", text, re.MULTILINE)) == 5
+    with pytest.raises(ConfigurationError, match="found TODO"):
+        load_contract(tmp_path / "c.toml")
+
+
+def test_a_csv_gives_names_rate_gaps_and_runs(tmp_path: Path) -> None:
+    rows = ["Time (UTC);Air temp [°C];RH %;note"]
+    rows += [f"2026-01-01T00:{at:02d}:00Z;{20 + at // 4},5;{'' if at == 3 else 50 + at};ok" for at in range(12)]
+    (tmp_path / "log.csv").write_text("\n".join(rows), encoding="utf-8")
+    text = init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    raw = tomllib.loads(text)
+    assert [one["name"] for one in raw["channel"]] == ["air_temp_c", "rh"]
+    assert raw["channel"][0]["trained"] == [20.5, 22.5]
+    assert raw["data"]["file"] == "TODO"
+    assert "12 cases, from log.csv; left out, not numbers: note." in text
+    assert "one sample every 60 s" in text
+    assert "# 1 are missing (NaN)" in text
+    assert "in the order of the file: 4 samples" in text
+    assert raw["model"] == "model.onnx"
+
+
+def test_a_csv_without_heading_and_a_window(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("1,5\n1,6\n2,7\n")
+    raw = tomllib.loads(init(windows_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))
+    assert [one["name"] for one in raw["channel"]] == ["channel_0", "channel_1"]
+    assert raw["window"] == {"length": 3, "hop": 1}
+    assert raw["id"] == "tiny-model"
+    assert raw["input"]["axes"] == ["batch", "channel", "time"]
+
+
+def test_npz_names_times_and_structured_arrays(tmp_path: Path) -> None:
+    times = np.datetime64("2026-01-01") + np.arange(20) * np.timedelta64(10, "s")
+    values = np.arange(40.0).reshape(20, 2)
+    np.savez(tmp_path / "named.npz", x=values, columns=np.array(["A b", "C"]), when=times)
+    text = init(csv_model(tmp_path), tmp_path / "named.npz", tmp_path / "one.toml")
+    assert [one["name"] for one in tomllib.loads(text)["channel"]] == ["a_b", "c"]
+    assert "every 10 s" in text
+    np.savez(tmp_path / "fields.npz", x=np.array([(1.0, 2.0), (3.0, 5.0)], dtype=[("t_air", "f8"), ("rh", "f4")]))
+    text = init(csv_model(tmp_path), tmp_path / "fields.npz", tmp_path / "two.toml")
+    assert [one["name"] for one in tomllib.loads(text)["channel"]] == ["t_air", "rh"]
+
+
+def test_parquet_needs_pyarrow_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(DeviceError, match="no pyarrow to read Parquet with; expected CSV, NPZ, or pyarrow"):
+        init(csv_model(tmp_path), tmp_path / "log.parquet", tmp_path / "contract.toml")
+
+
+def test_parquet_is_read_through_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Table:
+        column_names = ("a", "b")
+
+        def column(self, at: int) -> "Table":
+            self.at = at
+            return self
+
+        def to_pylist(self) -> list[float | None]:
+            return [[1.0, 2.0, None], [4.0, 5.0, 6.0]][self.at]  # type: ignore[return-value]
+
+    module = ModuleType("pyarrow.parquet")
+    module.read_table = lambda _: Table()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", module)
+    (tmp_path / "log.parquet").write_bytes(b"PAR1")
+    text = init(csv_model(tmp_path), tmp_path / "log.parquet", tmp_path / "contract.toml")
+    assert [one["name"] for one in tomllib.loads(text)["channel"]] == ["a", "b"]
+    assert "1 are missing" in text
+    module.read_table = lambda _: 1 / 0  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match="no readable Parquet"):
+        init(csv_model(tmp_path), tmp_path / "log.parquet", tmp_path / "other.toml")
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "contract.toml"
+    out.write_text("mine")
+    with pytest.raises(ConfigurationError, match="found a file already there; expected a name that is free"):
+        init(DEWPOINT / "model_fp32.onnx", DEWPOINT / "data.npz", out)
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("log.csv", b"\xff\xfe1", "no UTF-8"),
+        ("log.csv", b"", "no rows"),
+        ("log.csv", b"a,b\n1\n", "1 cells in row 2, 2 in the first"),
+        ("log.csv", b"a,b\nx,y\n", "no column of numbers"),
+        ("log.json", b"{}", "the ending '.json'"),
+        ("log.npz", b"PK", "no readable .npz"),
+    ],
+)
+def test_data_that_is_none(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ConfigurationError) as caught:
+        init(csv_model(tmp_path), tmp_path / name, tmp_path / "contract.toml")
+    assert words in str(caught.value)
+    assert not (tmp_path / "contract.toml").exists()
+
+
+def test_models_that_are_none_or_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    with pytest.raises(BundleError, match=r"found shape \(batch, 2\); expected \(batch, 4\)"):
+        init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    (tmp_path / "net.tflite").write_bytes(b"\x1c\0\0\0TFL3" + b"\0" * 32)
+    with pytest.raises(BundleError, match=r"found a LiteRT .* model; expected ONNX; convert it with tf2onnx"):
+        init(tmp_path / "net.tflite", tmp_path / "log.csv", tmp_path / "contract.toml")
+    (tmp_path / "net.onnx").write_bytes(b"not a model")
+    with pytest.raises(BundleError, match="no ONNX model"):
+        init(tmp_path / "net.onnx", tmp_path / "log.csv", tmp_path / "contract.toml")
+    with pytest.raises(ConfigurationError, match="No such file"):
+        init(tmp_path / "absent.onnx", tmp_path / "log.csv", tmp_path / "contract.toml")
+
+
+def test_headings_become_names() -> None:
+    assert channel_names(["Air temp [°C]", "air_temp C", "1st", "", "°"]) == (
+        "air_temp_c", "air_temp_c_2", "channel_1st", "channel_3", "channel_4",
+    )  # fmt: skip
+
+
+def test_odd_headings_and_paths_stay_text(tmp_path: Path) -> None:
+    folder = tmp_path / 'a "b" \\ é \U0001f600'
+    folder.mkdir()
+    (folder / "log.csv").write_text('"x""\nunit = 1",\x7fy\n1,2\n2,3\n', encoding="utf-8")
+    text = init(csv_model(folder), folder / "log.csv", tmp_path / "contract.toml")
+    assert tomllib.loads(text)["model"] == f"{folder.name}/model.onnx"
+
+
+def test_without_onnx_it_is_one_line() -> None:
+    script = "import sys; sys.modules['onnx'] = None\nimport edge_runtime.author.init_command"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith(
+        "onnx: found not installed; expected the package that builds need and devices do not; install edge-runtime[author]"
+    )
