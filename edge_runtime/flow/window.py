@@ -23,7 +23,6 @@ class WindowRule:
 
     __slots__ = (
         "hop",
-        "least_limit",
         "length",
         "limits",
         "names",
@@ -41,7 +40,6 @@ class WindowRule:
         self.hop = window.hop if window else 1
         self.names = tuple(channel.name for channel in channels)
         self.limits = tuple((index, c.stuck_after) for index, c in enumerate(channels) if c.stuck_after is not None)
-        self.least_limit = min((limit for _, limit in self.limits), default=None)
         self.period_ns = round(window.period_s * NS) if window and window.period_s else None
         period, tolerance = self.period_ns or 0, window.rate_tolerance if window else 0.0
         self.step_min_ns, self.step_max_ns = round(period * STEP_MIN), round(period * STEP_MAX)
@@ -130,8 +128,6 @@ class Stream:
     def stuck(self) -> tuple[str, ...]:
         """The channels that have held one value for longer than training ever saw."""
         rule, runs = self._rule, self._runs
-        if rule.least_limit is None or max(runs) < rule.least_limit:
-            return ()
         return tuple([rule.names[index] for index, limit in rule.limits if runs[index] >= limit])
 
     def saved(self) -> dict[str, Any]:
