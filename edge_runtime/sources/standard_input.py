@@ -1,5 +1,6 @@
 """Standard input as a source; when the queue is full the program that writes has to wait, so no byte is dropped."""
 
+import io
 import os
 import select
 import sys
@@ -86,11 +87,15 @@ class StandardInputSource:
             os.close(cancel[1])
 
     def _run(self) -> None:
+        # One buffer for all reads: a block of the largest size for each, cut to what came, would riddle the heap.
+        buffer = memoryview(bytearray(MAX_CHUNK_BYTES))
+        file: io.FileIO | None = None
         while not self._thread.stopping.is_set():
             try:
                 if self._cancel is not None and not self._readable(self._cancel[0]):
                     break
-                data = os.read(self._fd, MAX_CHUNK_BYTES)
+                file = file or io.FileIO(self._fd, closefd=False)
+                data = bytes(buffer[: file.readinto(buffer) or 0])
             except OSError as error:
                 self._status = f"ended: cannot be read ({error.strerror})"
                 return
