@@ -33,10 +33,14 @@ def frost(*, batch_sizes=None, model=None, max_bytes=4096) -> Line:
 
 
 def dewpoint(*, batch_sizes=None, max_bytes=4096) -> Line:
-    """JSON lines with a unit in each channel's own field where the payload gives one, and named streams."""
-    names = {channel.name: channel.unit for channel in model(DEWPOINT).manifest.inputs[0].channels}
-    bound = {name: ChannelBinding(field=name, unit=unit) for name, unit in names.items()}
-    return _line(DEWPOINT, JsonDecode(format="json", time=TIME), bound, batch_sizes, None, max_bytes)
+    """JSON lines in contract units, of streams that ``site`` names."""
+    bound = {
+        "air_temperature": ChannelBinding(field="t", unit="Cel"),
+        "relative_humidity": ChannelBinding(field="rh", unit="%"),
+        "station_pressure": ChannelBinding(field="p", unit="hPa"),
+    }
+    decode = JsonDecode(format="json", time=TIME, stream="site")
+    return _line(DEWPOINT, decode, bound, batch_sizes, None, max_bytes)
 
 
 def _line(bundle, decode, bound, batch_sizes, infer, max_bytes) -> Line:

@@ -92,10 +92,11 @@ def program(*words: str | Path) -> list[str]:
 
 def environment(folder: Path) -> dict[str, str]:
     """A home of its own, so that what the program leaves there shows, and nothing of this shell's."""
-    home = folder / "home"
+    home, runtime = folder / "home", folder / "runtime"
     home.mkdir(exist_ok=True)
+    runtime.mkdir(exist_ok=True)
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "HOME": str(home), "RUNTIME_DIRECTORY": str(runtime), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def call(folder: Path, *words: str | Path, stdin: bytes = b"", timeout_s: float = 120) -> subprocess.CompletedProcess[bytes]:
@@ -119,7 +120,7 @@ def answers(data: bytes) -> list[dict]:
 
 def ledger(folder: Path) -> dict:
     """The ledger of the one line, as the program's status file says it."""
-    (path,) = folder.glob("state/*status*.json")
+    (path,) = folder.glob("runtime/**/status.json")
     return json.loads(path.read_text())["lines"][0]["ledger"]
 
 
