@@ -25,6 +25,8 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
 WAITING_ANSWERS: Final = 4096
+# What a line that is kept once a second may gather meanwhile: a fast one must not fill the memory with it.
+UNKEPT_SAMPLES: Final = 1024
 RETRY_NS: Final = 200_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
 SUSPECT_BYTES: Final = 2048
@@ -95,7 +97,7 @@ class Lane:
             and (window is None or window.length == 1)
             and not any(output.flags for output in manifest.outputs)
         )  # fmt: skip
-        self._unkept = False
+        self._unkept, self._kept_samples = False, 0
 
     def start(self, wake: threading.Event) -> None:
         """Take over what the journal kept, then open the source where that left off."""
@@ -121,7 +123,7 @@ class Lane:
         self._make_room()
         if self._is_stateless:
             self._unkept = self._unkept or changed
-            if self._outbox.is_blocked:
+            if self._outbox.is_blocked or self.line.ledger.received - self._kept_samples >= UNKEPT_SAMPLES:
                 self._keep()
         return changed
 
@@ -142,7 +144,6 @@ class Lane:
         if self._journal is None:
             return
         if self._unkept:
-            self._unkept = False
             self._keep()
         due = self._journal.due_ns()
         try:
@@ -242,6 +243,7 @@ class Lane:
 
     def _keep(self) -> None:
         """Bring what changed into the journal in one transaction, before any answer of it leaves."""
+        self._unkept, self._kept_samples = False, self.line.ledger.received
         record = self.line.take_changes() | self._outbox.take_changes() | self._place()
         if self._journal is None or self._stale:
             return  # without a journal they must not pile up; after a hole only a snapshot is worth writing
