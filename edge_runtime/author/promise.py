@@ -100,7 +100,7 @@ def make_variant(contract: Contract, graph: Graph, grid: Grid, quantization: Qua
         tolerances={_PROVIDER: contract.tolerance or _TOLERANCES[precision]},
         quantization=quantization,
         input_clip={name: Band(min=low, max=high) for name, (low, high) in grid.input_clip.items()},
-        output_step=grid.output_step,
+        output_scale=grid.output_scale,
     )
 
 

@@ -74,8 +74,9 @@ def between_batch_sizes(manifest: Manifest, tensor: NDArray[Any], infer: Infer, 
 def tolerance_failures(manifest: Manifest, apart: float) -> Iterator[str]:
     """A line where answers depend on their batch by more than the tolerance that the bundle states."""
     variant = manifest.variants[0]
+    scale = variant.output_scale.get(manifest.outputs[0].tensor)
     for provider, tolerance in variant.tolerances.items():
-        allowed = _allowed(tolerance, variant.output_step.get(manifest.outputs[0].tensor, 0.0))
+        allowed = _allowed(tolerance, scale.step if scale else 0.0)
         if not apart <= allowed:
             yield (
                 f"{variant.model}: found outputs that differ by {apart:.3g} between batch sizes; expected at most "

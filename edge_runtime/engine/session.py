@@ -17,8 +17,9 @@ from edge_runtime.errors import BundleError, DeviceError
 CPU = "CPUExecutionProvider"
 # What this release can prove; the names are onnxruntime's.
 PROVIDERS = (CPU,)
-# What onnxruntime 1.32.0 was seen to take; a later one may take more, an earlier one says so itself at loading.
-MAX_IR_VERSION, MIN_OPSET, MAX_OPSET = 14, 7, 28
+MIN_OPSET = 7
+# From which onnxruntime on, which IR version and which opset of ai.onnx are taken: measured on the wheels, newest first.
+_TAKEN = (((1, 32), 14, 28), ((1, 25), 13, 26), ((1, 24), 13, 25))
 MAX_MODEL_BYTES = 512 * 1024 * 1024
 DISTRIBUTIONS = ("onnxruntime", "onnxruntime_gpu", "onnxruntime_openvino", "onnxruntime_directml", "onnxruntime_qnn")
 
@@ -110,6 +111,15 @@ def open_session(model: bytes, *, provider: str = CPU, threads: int = 1, quant_p
 def version() -> str:
     """The version of the onnxruntime that is installed."""
     return str(_onnxruntime().__version__)
+
+
+def newest_taken(runtime: str) -> tuple[int, int]:
+    """The newest IR version and the newest opset that this release of onnxruntime takes.
+
+    A later one than was measured may take more; it is held to what was.
+    """
+    number = tuple(int(part) for part in runtime.split(".")[:2])
+    return next(((ir_version, opset) for since, ir_version, opset in _TAKEN if number >= since), _TAKEN[-1][1:])
 
 
 def telemetry_is_off() -> bool:

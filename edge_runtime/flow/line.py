@@ -102,6 +102,9 @@ class Line:
         self._sizes = batch_sizes or manifest.batch_sizes
         clip = model.variant.input_clip.get(manifest.inputs[0].tensor)
         self._clip = (clip.min, clip.max) if clip else None
+        # An answer on the last step of an int8 scale may lie anywhere beyond it; half a step keeps rounding out of it.
+        scales = model.variant.output_scale.items()
+        self._ends = tuple((name, one.min + one.step / 2, one.max - one.step / 2) for name, one in scales)
         self._identity = blake2b(f"{model.digest}\n{name}\n".encode(), digest_size=10)
         self._windows = np.empty((self._sizes[-1], self._rule.length, len(manifest.inputs[0].channels)))
         self._due: list[_Due] = []
@@ -312,6 +315,9 @@ class Line:
             flags = due.flags
             if any_clipped and clip is not None and _is_beyond(tensor[row], *clip):
                 flags |= CLIPPED
+            for name, low, high in self._ends:
+                if not low < outputs[name][row] < high:
+                    flags |= CLIPPED
             if stream.restarted:
                 stream.restarted = False
                 flags |= RESTARTED

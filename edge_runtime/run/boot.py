@@ -134,10 +134,12 @@ class _Trial:
             }  # fmt: skip
         floor = setting.floors.get(manifest.id, 0) if manifest is not None else 0
         self._check("rollback_floor", checks.rollback_floor, manifest, floor)
-        variant = self._check("compatibility", checks.compatibility, manifest, setting.profile, setting.machine)
         version = self._check("onnxruntime", checks.onnxruntime)
+        variant = self._check(
+            "compatibility", checks.compatibility, manifest, setting.profile, setting.machine, version
+        )
         provider = setting.profile.providers[0]
-        session = self._check("provider", checks.provider, bundle, manifest, variant, setting, version)
+        session = self._check("provider", checks.provider, bundle, manifest, variant, setting)
         self.facts |= {
             "onnxruntime": version or "none", "provider": provider.name, "profile": setting.profile.name,
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,

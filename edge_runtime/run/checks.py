@@ -101,16 +101,17 @@ def rollback_floor(found: Manifest, floor: int, *, inject: bool) -> tuple[bool, 
 
 
 def compatibility(
-    found: Manifest, profile: DeviceProfile, machine: Machine, *, inject: bool
+    found: Manifest, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
 ) -> tuple[Variant, str, str]:
     """A variant that this onnxruntime, this profile and this processor can serve."""
     variant = found.variants[0]
-    ir_version = engine.MAX_IR_VERSION + 1 if inject else variant.ir_version
-    if ir_version > engine.MAX_IR_VERSION:
-        _unfit(f"variant {variant.name}, IR version", str(ir_version), f"at most {engine.MAX_IR_VERSION}")
+    max_ir_version, max_opset = engine.newest_taken(runtime)
+    ir_version = max_ir_version + 1 if inject else variant.ir_version
+    if ir_version > max_ir_version:
+        _too_new(f"variant {variant.name}, IR version", ir_version, f"at most {max_ir_version}", runtime)
     opset = variant.opsets.get("ai.onnx", 0)
-    if not engine.MIN_OPSET <= opset <= engine.MAX_OPSET:
-        _unfit(f"variant {variant.name}, opset", str(opset), f"{engine.MIN_OPSET} to {engine.MAX_OPSET}")
+    if not engine.MIN_OPSET <= opset <= max_opset:
+        _too_new(f"variant {variant.name}, opset", opset, f"{engine.MIN_OPSET} to {max_opset}", runtime)
     provider = profile.providers[0].name
     if provider not in variant.tolerances:
         _unfit(
@@ -130,7 +131,7 @@ def compatibility(
     return (
         variant,
         f"variant {variant.name}, IR {variant.ir_version}, opset {opset}",
-        (f"IR to {engine.MAX_IR_VERSION}, opset to {engine.MAX_OPSET}, profile {profile.name}"),
+        f"IR to {max_ir_version}, opset to {max_opset}, profile {profile.name}",
     )
 
 
@@ -159,7 +160,7 @@ def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
 
 
 def provider(
-    bundle: VerifiedBundle, found: Manifest, variant: Variant, setting: "Setting", _version: str, *, inject: bool
+    bundle: VerifiedBundle, found: Manifest, variant: Variant, setting: "Setting", *, inject: bool
 ) -> tuple[engine.Session, str, str]:
     """The session that will serve is created on the provider, from the very bytes that were hashed."""
     choice = setting.profile.providers[0]
@@ -279,7 +280,7 @@ def golden_tensor(model: Model, stored: Goldens, _provider: str, *, inject: bool
         raw[-1, -1] += 1e-3 * (1 + np.abs(raw[-1, -1]))
         stored = replace(stored, raw=raw)
     found = stages.passage(model, stored, 1)
-    return _judged("golden_tensor", stages.compare_tensors(found, stored, model.manifest))
+    return _judged("input tensor", stages.compare_tensors(found, stored, model.manifest))
 
 
 def golden_output(model: Model, stored: Goldens, name: str, *, inject: bool) -> tuple[bool, str, str]:
@@ -292,7 +293,7 @@ def golden_output(model: Model, stored: Goldens, name: str, *, inject: bool) -> 
         tensors = tensors[::-1].copy()
     outputs = model.infer({tensor_name: tensors})
     tolerance = model.variant.tolerances[name]
-    value, measured, limit = _judged("golden_output", stages.compare_outputs(outputs, stored, tolerance, model.variant))
+    value, measured, limit = _judged("model output", stages.compare_outputs(outputs, stored, tolerance, model.variant))
     reference = stages.distance_to_reference(outputs, stored, model.manifest)
     return value, f"{measured}; from the source framework: {reference}", limit
 
@@ -300,7 +301,7 @@ def golden_output(model: Model, stored: Goldens, name: str, *, inject: bool) -> 
 def golden_answer(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
     """Stage three: the stored outputs give the stored answers and flags."""
     outputs = {name: values[::-1] if inject else values for name, values in stored.outputs.items()}
-    return _judged("golden_answer", stages.compare_answers(outputs, stored, model.manifest))
+    return _judged("answer", stages.compare_answers(outputs, stored, model.manifest))
 
 
 def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) -> tuple[bool, str, str]:
@@ -375,6 +376,13 @@ def _judged(subject: str, difference: stages.Difference) -> tuple[bool, str, str
             todo="run edge-runtime selftest on another machine: if it fails there too, the bundle is wrong",
         )  # fmt: skip
     return True, difference.measured, difference.limit
+
+
+def _too_new(subject: str, found: int, expected: str, runtime: str) -> NoReturn:
+    raise BundleError(
+        subject=subject, found=str(found), expected=f"{expected}, what onnxruntime {runtime} takes",
+        todo="update onnxruntime, or have the author export for this one",
+    )  # fmt: skip
 
 
 def _unfit(subject: str, found: str, expected: str) -> NoReturn:

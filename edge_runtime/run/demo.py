@@ -22,14 +22,13 @@ from edge_runtime.run.boot import ReadyModel, boot
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
-from edge_runtime.run.reports import verdict
+from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.station import Station
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import first_refusals, ledger_text
 from edge_runtime.sinks.port import SinkClosed
 from edge_runtime.spec.device_config import LineConfig
-from edge_runtime.spec.report import REQUIRED
 from edge_runtime.spec.sink import JsonLinesFile
 from edge_runtime.spec.source import SerialSource
 from edge_runtime.spec.units import conversion, resolve
@@ -79,7 +78,7 @@ def _demo(state: Path, signals: StopSignals) -> int:
     bundle = loaded.resolve(loaded.config.line[0].bundle).resolve()
     _say("a weather station in US units on a simulated serial port; no answer before the self-test has passed")
     booted = boot(bundle, make_line_setting(loaded, bundle))
-    _say(verdict(booted.report, REQUIRED))
+    _say(line_of(booted.report))
     if booted.ready is None:
         return booted.report.failures(frozenset({"required"}))[0].code
     for words in booted.report.facts["conversions"][cases[0].line.name]:

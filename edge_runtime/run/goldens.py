@@ -97,7 +97,7 @@ def compare_outputs(
         expected = _stored(goldens.outputs, name, "output")
         actual = outputs[name]
         expected = expected[np.arange(len(actual)) % len(goldens)]
-        one = _within(actual, expected, tolerance, variant.output_step.get(name))
+        one = _within(actual, expected, tolerance, _step(variant, name))
         if worst is None or (worst.holds and not one.holds):
             worst = one
     if worst is None:
@@ -143,7 +143,7 @@ def compare_whole(found: Passage, goldens: Goldens, model: Model, tolerance: Tol
     rows = np.arange(len(found.answers)) % len(goldens)
     for index, output in enumerate(model.manifest.outputs):
         stored = goldens.outputs[output.tensor]
-        allowed = _allowed(stored.reshape(len(stored)), tolerance, model.variant.output_step.get(output.tensor))
+        allowed = _allowed(stored.reshape(len(stored)), tolerance, _step(model.variant, output.tensor))
         for step in output.postprocess:
             allowed = allowed * step.std
         expected = _stored(goldens.answers, output.name, "answer")
@@ -263,6 +263,11 @@ def _with_fault(readings: list[Reading], golden: NegativeGolden, manifest: Manif
         case "back":
             time_ns = (readings[-2].time_ns or 0) - 1
     return [*readings[:-1], Reading(tuple(values), time_ns, last.stream, tuple(units))]
+
+
+def _step(variant: Variant, name: str) -> float | None:
+    scale = variant.output_scale.get(name)
+    return None if scale is None else scale.step
 
 
 def _stored(group: Mapping[str, NDArray[Any]], name: str, what: str) -> NDArray[Any]:

@@ -125,8 +125,8 @@ def _variant_lines(bundle: VerifiedBundle, manifest: Manifest, variant: Variant)
         yield f"    evidence: {tolerance.evidence}"
     for name, band in variant.input_clip.items():
         yield f"  {name} is clipped by its int8 scale outside {_band(band)}"
-    for name, step in variant.output_step.items():
-        yield f"  one int8 step of {name} is {step:.4g}"
+    for name, scale in variant.output_scale.items():
+        yield f"  {name} has int8 steps of {scale.step:.4g}, from {scale.min:.4g} to {scale.max:.4g}"
     goldens = _goldens(bundle, variant)
     asked = _asked(goldens)
     yield f"  goldens: {len(goldens)} cases in {variant.goldens}, {asked} of them with the framework's own answer"

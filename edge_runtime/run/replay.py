@@ -19,13 +19,12 @@ from edge_runtime.run.config import LoadedConfig, load_config, state_folder
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
 from edge_runtime.run.record import choose_line
-from edge_runtime.run.reports import verdict
+from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import first_refusals, ledger_text
 from edge_runtime.sinks.port import SinkClosed
 from edge_runtime.spec.device_config import LineConfig
-from edge_runtime.spec.report import REQUIRED
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
 from edge_runtime.spec.source import ReplaySource
 
@@ -48,7 +47,7 @@ def main(args: Namespace) -> int:
     with StopSignals() as signals, ExitStack() as opened:
         bundle = loaded.resolve(line.bundle)
         booted = boot(bundle, make_line_setting(loaded, bundle))
-        _say(verdict(booted.report, REQUIRED))
+        _say(line_of(booted.report))
         if booted.ready is None:
             return booted.report.failures(frozenset({"required"}))[0].code
         state = _state(loaded, line, opened)

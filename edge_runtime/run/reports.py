@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from edge_runtime.spec.report import BOTH_TIERS, Check, Report, Tier
+from edge_runtime.spec.report import BOTH_TIERS, REQUIRED, Check, Report, Tier
 from edge_runtime.spec.report_file import report_file
 
 _MARKS: Final = {"pass": "ok", "fail": "FAIL", "warn": "warn", "skip": "--"}
@@ -65,8 +65,8 @@ def verdict(report: Report, tiers: frozenset[Tier] = BOTH_TIERS) -> str:
     serves = "it may serve" if report.state == "OPERATIONAL" else "it must not serve"
     if failed:
         first = failed[0]
-        more = f" (and {len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
-        return f"FAILED: {title}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}{more}; {serves}"
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        return f"FAILED: {title}: {first.id}{more}; {serves}"
     if not report.passed(tiers):
         return f"FAILED: {title}: the checks asked for could not run, for others failed; {serves}"
     others = [check.id for check in report.failures() if check.tier not in tiers]
@@ -74,6 +74,15 @@ def verdict(report: Report, tiers: frozenset[Tier] = BOTH_TIERS) -> str:
     skipped = [check.id for check in report.checks if check.status == "skip" and check.tier in tiers]
     aside += f"; not checked: {', '.join(skipped)}" if skipped else ""
     return f"PASSED: {title}{aside}; {serves}"
+
+
+def line_of(report: Report) -> str:
+    """The outcome of a boot that is to serve, in one line with the reason of a refusal: where no report is read."""
+    failed = report.failures(REQUIRED)
+    if not failed:
+        return verdict(report, REQUIRED)
+    first = failed[0]
+    return f"{verdict(report, REQUIRED)}. {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
 
 
 def _lines(report: Report, tiers: frozenset[Tier]) -> Iterator[str]:

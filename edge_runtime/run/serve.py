@@ -18,7 +18,7 @@ from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
-from edge_runtime.run.reports import verdict
+from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting, remember_pass
 from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.status.health import Health, timestamp, write_status
@@ -79,7 +79,7 @@ class Service:
             booted: Booted = boot(path, setting)
             self._profile = setting.profile.name
             reports.append(booted.report)
-            _say(verdict(booted.report, REQUIRED))
+            _say(line_of(booted.report))
             if booted.ready is not None:
                 # It only serves to tell a later failure what has changed since: no reason not to answer.
                 with suppress(DeviceError):

@@ -39,7 +39,9 @@ def main(args: Namespace) -> int:
 def _newest(folders: Sequence[Path]) -> Path:
     """The folder with the newest status; the last one, the state folder, where there is none."""
     there = [(folder / FILE_NAME, folder) for folder in folders]
-    return max(((path.stat().st_mtime, folder) for path, folder in there if path.is_file()), default=(0, folders[-1]))[1]
+    return max(((path.stat().st_mtime, folder) for path, folder in there if path.is_file()), default=(0, folders[-1]))[
+        1
+    ]
 
 
 def why_gone(health: Health, *, age_s: float, is_alive: bool) -> str | None:

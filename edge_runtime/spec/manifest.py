@@ -233,6 +233,14 @@ class Quantization(Frozen):
     calibration_sha256: Sha256
 
 
+class Scale(Frozen):
+    """The steps of an int8 tensor, in the tensor's own units: how wide one is, and the lowest and highest value."""
+
+    step: PositiveFloat
+    min: FiniteFloat
+    max: FiniteFloat
+
+
 class Variant(Frozen):
     """One model file under the contract: its precision, what it needs, its goldens and tolerances by provider."""
 
@@ -251,8 +259,8 @@ class Variant(Frozen):
     input_clip: dict[str, Band] = Field(
         default={}, description="by input tensor: what its int8 scale holds, in tensor units; beyond it: 'clipped'"
     )
-    output_step: dict[str, PositiveFloat] = Field(
-        default={}, description="by output tensor: the size of one int8 step, in tensor units"
+    output_scale: dict[str, Scale] = Field(
+        default={}, description="by output tensor: its int8 scale; an answer at either end of it is 'clipped' too"
     )
 
 

@@ -91,7 +91,7 @@ def test_a_float_bundle_has_a_float_tolerance(pack: Pack) -> None:
     tolerance = variant.tolerances["CPUExecutionProvider"]
     assert (tolerance.kind, tolerance.rtol, tolerance.atol) == ("float", 1e-5, 1e-5)
     assert variant.quantization is None
-    assert (variant.input_clip, variant.output_step) == ({}, {})
+    assert (variant.input_clip, variant.output_scale) == ({}, {})
 
 
 def test_a_stated_tolerance_is_taken(pack: Pack) -> None:

@@ -43,7 +43,7 @@ def test_the_grid_is_what_the_model_does(graph: Graph) -> None:
     assert low <= ROWS.min() + 0.05
     assert high >= ROWS.max() - 0.05
     session = open_session(made.data)
-    steps = session({"window": ROWS})["low"] / grid.output_step["low"]
+    steps = session({"window": ROWS})["low"] / grid.output_scale["low"].step
     assert np.abs(steps - steps.round()).max() < 1e-3
     held, beyond = np.full((1, 2, 3), high, np.float32), np.full((1, 2, 3), high * 3, np.float32)
     assert np.array_equal(session({"window": held})["low"], session({"window": beyond})["low"])
@@ -60,7 +60,7 @@ def test_weights_beyond_seven_bits_are_measured(graph: Graph) -> None:
 
 def test_a_float_model_has_no_grid(graph: Graph) -> None:
     grid = read_grid(graph)
-    assert (grid.input_clip, grid.output_step) == ({}, {})
+    assert (grid.input_clip, grid.output_scale) == ({}, {})
 
 
 def test_ranges_of_an_earlier_build_are_used_instead_of_measuring(graph: Graph) -> None:

@@ -12,6 +12,8 @@ from onnx import TensorProto, helper
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import BundleError, DeviceError
 
+MAX_IR_VERSION, MAX_OPSET = engine.newest_taken(engine.version())
+
 
 def model(nodes=None, external=False, ir_version=10, opset=18):
     initializers = [] if nodes else [weight(external)]
@@ -103,15 +105,15 @@ def test_external_data_would_be_opened_by_onnxruntime_itself(tmp_path, monkeypat
     assert session.run(None, feed(1.0))[0].tolist() == [[7.0]]
 
 
-@pytest.mark.parametrize("ir_version", [3, engine.MAX_IR_VERSION])
-@pytest.mark.parametrize("opset", [engine.MIN_OPSET, engine.MAX_OPSET])
+@pytest.mark.parametrize("ir_version", [3, MAX_IR_VERSION])
+@pytest.mark.parametrize("opset", [engine.MIN_OPSET, MAX_OPSET])
 def test_the_ends_of_what_this_onnxruntime_takes(ir_version, opset):
     data = model([helper.make_node("Relu", ["x"], ["y"])], ir_version=ir_version, opset=opset)
     assert engine.open_session(data)(feed(-1.0, 1.0))["y"].tolist() == [[0.0], [1.0]]
 
 
 def test_one_beyond_the_ends_is_refused_by_onnxruntime_too():
-    for data in (model(ir_version=engine.MAX_IR_VERSION + 1), model(opset=engine.MAX_OPSET + 1)):
+    for data in (model(ir_version=MAX_IR_VERSION + 1), model(opset=MAX_OPSET + 1)):
         with pytest.raises(BundleError):
             engine.open_session(data)
 
@@ -121,6 +123,14 @@ def test_distributions_are_seen_by_their_metadata(tmp_path, monkeypatch):
     (tmp_path / "onnxruntime_gpu-1.31.1.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert engine.distributions() == ["onnxruntime", "onnxruntime-gpu"]
+
+
+@pytest.mark.parametrize(("runtime", "taken"), [
+    ("1.24.0", (13, 25)), ("1.25.1", (13, 26)), ("1.31.9", (13, 26)), ("1.32.0", (14, 28)), ("2.0.0", (14, 28)),
+    ("1.9.0", (13, 25)),
+])  # fmt: skip
+def test_what_each_release_takes(runtime, taken):
+    assert engine.newest_taken(runtime) == taken
 
 
 PROGRAM = """

@@ -141,6 +141,15 @@ def test_a_tensor_beyond_the_int8_scale_is_flagged_clipped_for_its_row_only():
     assert [bool(one.flags & CLIPPED) for one in found] == [False, True, True, False]
 
 
+def test_an_answer_at_an_end_of_its_int8_scale_is_flagged_clipped():
+    raw = tiny.manifest().model_dump(mode="json", by_alias=True)
+    raw["variants"][0]["output_scale"] = {"y": {"step": 0.1, "min": 0.0, "max": 2.0}}
+    contract = tiny.manifest(variants=raw["variants"])
+    found = answers(tiny.line(contract=contract), rows([0.0, 0.0, 2.0, 2.0, 20.0, 20.0, 18.0, 19.0]))
+    assert [round(one.outputs[0].value) for one in found] == [0, 1, 2, 11, 20, 19, 18]
+    assert [bool(one.flags & CLIPPED) for one in found] == [True, False, False, False, True, False, False]
+
+
 def test_a_stuck_channel_is_named():
     found = answers(tiny.line(), rows([1.0, 7.0, 7.0, 7.0, 7.0, 8.0]))
     assert [one.stuck for one in found] == [(), (), (), ("a",), ()]

@@ -30,7 +30,7 @@ NEEDED_BY = {
     "manifest": {"rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings", *GOLDENS,
                  "latency", "memory"},
     "compatibility": {"provider", "placement", "goldens", "units", *GOLDENS, "latency"},
-    "onnxruntime": {"provider", "placement", *GOLDENS, "latency"},
+    "onnxruntime": {"compatibility", "provider", "placement", "goldens", "units", *GOLDENS, "latency"},
     "provider": {"placement", *GOLDENS, "latency"},
     "goldens": {"units", *GOLDENS, "latency"},
 }  # fmt: skip

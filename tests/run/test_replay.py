@@ -86,7 +86,7 @@ def test_a_refused_bundle_plays_nothing(config: Path, tmp_path: Path) -> None:
     config.write_text(config.read_text().replace(str(ROOT / "bundles/frost"), str(bundle)))
     ran = run_program("replay", str(STATION), "--config", str(config), home=tmp_path)
     assert (ran.returncode, ran.stdout) == (65, "")
-    assert ": files: " in ran.stderr
+    assert ". files: bundle " in ran.stderr
 
 
 def test_a_file_that_is_not_there(config: Path, tmp_path: Path) -> None:

@@ -61,19 +61,19 @@ def test_verdict_stands_first_and_last() -> None:
         (
             WRONG,
             BOTH_TIERS,
-            "FAILED: frost 1.0.0: golden_tensor: 0.3 off; expected 1e-6; run it on another machine; it must not serve",
+            "FAILED: frost 1.0.0: golden_tensor; it must not serve",
         ),
         (
             WRONG,
             WANTED,
             "FAILED: frost 1.0.0: the checks asked for could not run, for others failed; it must not serve",
         ),
-        (SLOW, BOTH_TIERS, "FAILED: frost 1.0.0: latency: 90 ms; expected 50 ms; look for load; it may serve"),
+        (SLOW, BOTH_TIERS, "FAILED: frost 1.0.0: latency; it may serve"),
         (SLOW, REQUIRED, "PASSED: frost 1.0.0 (not counted: latency failed); not checked: signature; it may serve"),
         (
             UNREAD,
             REQUIRED,
-            'FAILED: b/"odd"\\x: golden_tensor: 0.3 off; expected 1e-6; run it on another machine; it must not serve',
+            'FAILED: b/"odd"\\x: golden_tensor; it must not serve',
         ),
     ],
 )
