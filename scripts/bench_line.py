@@ -175,7 +175,7 @@ def warm_up_chunks(chunk: int) -> int:
 
 def make_line(case: Case, model: Model) -> Line:
     """The line of a case, on ``model``."""
-    channels = model.manifest.inputs[0].channels
+    channels = model.manifest.channels
     bound = {channel.name: case.config.channels[channel.name] for channel in channels}
     return Line(
         name=case.name, model=model, contract=Contract(channels, bound),
@@ -346,9 +346,9 @@ class _ByHand:
     def __init__(self, case: Case, session: _TimedSession) -> None:
         manifest = case.ready.model.manifest
         self._session = session
-        step: Any = manifest.preprocess[0]
+        step: Any = manifest.inputs[0].steps[0]
         self._mean, self._std = np.array(step.mean), np.array(step.std)
-        bound = [(channel, case.config.channels[channel.name]) for channel in manifest.inputs[0].channels]
+        bound = [(channel, case.config.channels[channel.name]) for channel in manifest.channels]
         self._fields = [one.field for _, one in bound]
         self._conversions = [conversion(resolve(str(one.unit)), resolve(to.unit), to.kind) for to, one in bound]
         self._window: deque[list[float]] = deque(maxlen=manifest.window.length if manifest.window else 1)

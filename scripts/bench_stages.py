@@ -60,7 +60,7 @@ class _Stages:
         self._chunk = chunk
         self._model = case.ready.model
         manifest = self._model.manifest
-        channels = manifest.inputs[0].channels
+        channels = manifest.channels
         bound = {channel.name: case.config.channels[channel.name] for channel in channels}
         self._framing = make_framing(case.config.framing, case.config.decode.encoding)
         self._decoder = make_decoder(case.config.decode, bound)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edge_runtime.author.arrays import Asked, Part, read_npz, take_part, take_reference
 from edge_runtime.author.contract import Contract, load_contract
-from edge_runtime.author.goldens import answer_rows, choose_cases, make_goldens
+from edge_runtime.author.goldens import answer_rows, choose_cases, first_input, make_goldens
 from edge_runtime.author.graph import MAX_MODEL_BYTES, Graph, clean_graph
 from edge_runtime.author.promise import GOLDENS_NAME, describe_recipe, make_channels, make_manifest, make_variant
 from edge_runtime.author.proof import (
@@ -30,8 +30,8 @@ from edge_runtime.bundle.golden import encode as encode_goldens
 from edge_runtime.bundle.write import sums
 from edge_runtime.engine.session import Session, open_session
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.preprocess import make_preprocess
-from edge_runtime.spec.manifest import Manifest, Quantization, encode, parse
+from edge_runtime.spec.manifest import Manifest, encode, parse
+from edge_runtime.spec.variant import Quantization
 
 _MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
 
@@ -81,7 +81,7 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
     tell("reading contract, model and data")
     source = _read(path)
     float_manifest = _manifest(source, source.graph, None)
-    preprocess = make_preprocess(float_manifest)
+    preprocess = first_input(float_manifest)
     float_session = open_session(source.graph.data)
     tell("asking the model what its framework was asked")
     tensor_off, output_off = reference_proof(float_manifest, source.asked, float_session)
@@ -186,7 +186,7 @@ def _goldens(source: _Source, made: _Made, session: Session) -> tuple[dict[str, 
     """The bundle's files, and the largest difference between batch sizes."""
     contract, manifest = source.contract, made.manifest
     name = manifest.inputs[0].tensor
-    reference = session({name: make_preprocess(manifest)(source.asked.raw)})
+    reference = session({name: first_input(manifest)(source.asked.raw)})
     answers = answer_rows(manifest, reference)[0][manifest.outputs[0].name]
     cases = choose_cases(manifest, source.asked.raw, answers, contract.goldens.count)
     if len(cases.raw) < contract.goldens.count:

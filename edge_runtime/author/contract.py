@@ -9,18 +9,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.spec.manifest import (
-    Band,
-    Frozen,
-    Name,
-    Needs,
-    Output,
-    Sha256,
-    Step,
-    Tolerance,
-    Window,
-)
+from edge_runtime.spec.frozen import Band, Frozen, Name, Sha256
+from edge_runtime.spec.inputs import Window
+from edge_runtime.spec.manifest import Needs
+from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.steps import Step
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resolve
+from edge_runtime.spec.variant import Tolerance
 
 MIN_GOLDENS = 24
 MAX_CONTRACT_BYTES = 1024 * 1024

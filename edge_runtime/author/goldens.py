@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.bundle.golden import Goldens
-from edge_runtime.errors import InternalError
-from edge_runtime.flow.postprocess import Postprocess, scalars
+from edge_runtime.errors import BundleError, InternalError
+from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import make_preprocess
-from edge_runtime.spec.manifest import Channel, Manifest, NegativeGolden, Threshold, Window
+from edge_runtime.spec.inputs import Channel, Window
+from edge_runtime.spec.manifest import Manifest, NegativeGolden
+from edge_runtime.spec.outputs import Threshold
 from edge_runtime.spec.units import conversion, resolve, siblings
 
 Infer = Callable[[Mapping[str, NDArray[Any]]], dict[str, NDArray[Any]]]
@@ -36,7 +38,7 @@ def choose_cases(manifest: Manifest, reference: NDArray[np.float64], answers: ND
     ``answers`` are the reference cases' answers in the output's unit: the extreme ones come first, then those nearest
     to each threshold, then an even spread.
     """
-    channels = manifest.inputs[0].channels
+    channels = manifest.channels
     ends = corners(channels, reference.shape[1])
     flags = [flag for output in manifest.outputs for flag in output.flags]
     picked = _spread(answers, flags, min(count - len(ends), len(answers)))
@@ -53,8 +55,8 @@ def corners(channels: Sequence[Channel], length: int) -> NDArray[np.float64]:
     bits = [(numbers >> bit) & 1 for bit in range((len(channels) - 1).bit_length())]
     patterns = [np.zeros_like(numbers), np.ones_like(numbers)]
     patterns += [pattern for mixed in bits for pattern in (mixed, 1 - mixed)]
-    low = np.array([channel.tolerated.min for channel in channels])
-    high = np.array([channel.tolerated.max for channel in channels])
+    low = np.array([channel.bands[1].min for channel in channels])
+    high = np.array([channel.bands[1].max for channel in channels])
     at_end = np.array([np.where(pattern == 1, high, low) for pattern in patterns])
     inward = np.array([np.where(pattern == 1, -1.0, 1.0) for pattern in patterns]) * (high - low) * _STEP_INSIDE
     odd = (np.arange(length) % 2)[np.newaxis, :, np.newaxis]
@@ -71,11 +73,11 @@ def make_goldens(
     siblings), and what the model is given comes from those values converted back, as it will on a device.
     ``references`` are the framework's outputs of the author's reference cases, by ``cases.origin``.
     """
-    channels = manifest.inputs[0].channels
+    channels = manifest.channels
     choices = [tuple(units.get(channel.name, ())) or default_units(channel) for channel in channels]
     case_units = tuple(tuple(choice[case % len(choice)] for choice in choices) for case in range(len(cases.raw)))
     raw, back, case_units = _in_own_units(channels, cases.raw, case_units)
-    tensor = make_preprocess(manifest)(back)
+    tensor = first_input(manifest)(back)
     outputs = infer({manifest.inputs[0].tensor: tensor})
     answers, flags = answer_rows(manifest, outputs)
     name = manifest.outputs[0].tensor
@@ -100,14 +102,28 @@ def answer_rows(
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.bool_]]]:
     """Each row's answers by output and flags by ``output.flag``, every row with fresh hysteresis."""
     post = Postprocess(manifest)
-    numbers = scalars(outputs)
-    rows = [post.answer(numbers, row, post.fresh) for row in range(len(next(iter(outputs.values()))))]
+    made = post.make(outputs)
+    rows = []
+    for row in range(len(next(iter(outputs.values())))):
+        answered = post.answer(made, row, post.fresh)
+        if isinstance(answered, Unusable):
+            raise BundleError(
+                subject=f"the model's answer to case {row}", found=answered.found, expected="a value the contract knows",
+                todo="look at the model and its preprocessing; no device would publish this",
+            )  # fmt: skip
+        rows.append(answered)
     answers = {
         output.name: np.array([values[at].value for values, _ in rows], np.float64)
         for at, output in enumerate(manifest.outputs)
     }
     flags = {name: np.array([after[at] for _, after in rows], np.bool_) for at, name in enumerate(post.flag_names)}
     return answers, flags
+
+
+def first_input(manifest: Manifest) -> Callable[[NDArray[np.float64]], NDArray[Any]]:
+    """From windows in contract units to the tensor of the model's first input."""
+    preprocess, name = make_preprocess(manifest), manifest.inputs[0].tensor
+    return lambda windows: preprocess(windows)[name]
 
 
 def default_units(channel: Channel) -> tuple[str, ...]:
@@ -176,7 +192,7 @@ def _in_own_units(
             to, fro = conversion(want, have, channel.kind), conversion(have, want, channel.kind)
             there = to.a * values[case, :, at] + to.b
             returned = fro.a * there + fro.b
-            physical = channel.physical
+            _, _, physical = channel.bands
             scale = max(abs(physical.min), abs(physical.max))
             if np.abs(returned - values[case, :, at]).max() > _ROUND_TRIP * scale:
                 raise InternalError(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from edge_runtime.author.contract import Contract
-from edge_runtime.spec.manifest import Clip, MinMax, Standardize, Step
+from edge_runtime.spec.steps import Clip, MinMax, Standardize, Step
 
 
 class InputFact(NamedTuple):

@@ -12,18 +12,11 @@ from edge_runtime.author.goldens import negative_goldens
 from edge_runtime.author.graph import Graph
 from edge_runtime.author.quantize import RECIPE, Grid
 from edge_runtime.errors import BundleError, ConfigurationError
-from edge_runtime.spec.manifest import (
-    SCHEMA,
-    Band,
-    Channel,
-    Input,
-    Manifest,
-    Output,
-    Provenance,
-    Quantization,
-    Tolerance,
-    Variant,
-)
+from edge_runtime.spec.frozen import Band
+from edge_runtime.spec.inputs import Channel, Input
+from edge_runtime.spec.manifest import SCHEMA, Manifest, Provenance
+from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.variant import Quantization, Tolerance, Variant
 
 GOLDENS_NAME = "golden.npz"
 _PROVIDER = "CPUExecutionProvider"
@@ -75,7 +68,6 @@ def make_manifest(
         variants=(variant,),
         inputs=(_input(contract, path, graph, channels),),
         window=contract.window,
-        preprocess=contract.preprocess,
         outputs=_outputs(contract, path, graph),
         batch_sizes=contract.batch_sizes,
         negative_goldens=negative_goldens(channels, contract.window),
@@ -185,6 +177,7 @@ def _input(contract: Contract, path: Path, graph: Graph, channels: Sequence[Chan
         f"{path}, input",
         tensor=port.name,
         dtype=port.dtype,
+        steps=contract.preprocess,
         shape=tuple(expected),
         axes=contract.input.axes,
         channels=tuple(channels),

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from edge_runtime.author.arrays import Asked, Part
 from edge_runtime.author.contract import Contract
-from edge_runtime.author.goldens import Infer, answer_rows
+from edge_runtime.author.goldens import Infer, answer_rows, first_input
 from edge_runtime.author.record import Metrics
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.preprocess import make_preprocess
-from edge_runtime.spec.manifest import Manifest, Tolerance
+from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.variant import Tolerance
 
 # Float32 against the framework: ordinary rounding stays below 1e-6 of a standardized tensor, a wrong constant does not.
 LIMIT = 1e-4
@@ -28,7 +28,7 @@ def reference_proof(manifest: Manifest, asked: Asked, infer: Infer) -> tuple[flo
 
     """
     name, output = manifest.inputs[0].tensor, manifest.outputs[0].tensor
-    tensor = make_preprocess(manifest)(asked.raw)
+    tensor = first_input(manifest)(asked.raw)
     if asked.tensor.shape != tensor.shape:
         raise ConfigurationError(
             subject="reference, tensor", found=f"shape {asked.tensor.shape}",
@@ -88,7 +88,7 @@ def tolerance_failures(manifest: Manifest, apart: float) -> Iterator[str]:
 def measure(manifest: Manifest, test: Part, float_infer: Infer, infer: Infer) -> Metrics:
     """Mean absolute errors on the test split, and how far the bundle's answers are from the float model's."""
     output = manifest.outputs[0]
-    tensor = make_preprocess(manifest)(test.raw)
+    tensor = first_input(manifest)(test.raw)
     exact, ours = (_answers(manifest, tensor, run) for run in (float_infer, infer))
     apart = np.abs(ours - exact)
     target = test.target
@@ -109,7 +109,7 @@ def clip_warnings(manifest: Manifest) -> tuple[str, ...]:
     if clip is None:
         return ()
     length = manifest.window.length if manifest.window else 1
-    preprocess = make_preprocess(manifest)
+    preprocess = first_input(manifest)
     channels = model_input.channels
     found = []
     for end in ("min", "max"):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edge_runtime.author.graph import Graph, clean_graph, constants, parse_graph
 from edge_runtime.engine.session import version
 from edge_runtime.errors import BundleError
-from edge_runtime.spec.manifest import Scale
+from edge_runtime.spec.variant import Int8Scale
 
 # QDQ, because any other provider than the CPU's wants it; uint8 x int8 per channel with 7-bit weights, because pairs
 # of 8-bit products overflow the 16-bit registers of x86 without VNNI (microsoft/onnxruntime#14642).
@@ -36,7 +36,7 @@ class Grid(NamedTuple):
     """What a quantized model's scales say, in tensor units: what each input holds, how far apart its outputs are."""
 
     input_clip: dict[str, tuple[float, float]]
-    output_scale: dict[str, Scale]
+    output_scale: dict[str, Int8Scale]
     seven_bit_weights: bool
 
 
@@ -96,7 +96,7 @@ def read_grid(graph: Graph) -> Grid:
     inputs = {port.name for port in graph.inputs}
     outputs = {_origin(port.name, moved): port.name for port in graph.outputs}
     clip: dict[str, tuple[float, float]] = {}
-    scales: dict[str, Scale] = {}
+    scales: dict[str, Int8Scale] = {}
     widest = 0
     for node in model.graph.node:
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
@@ -108,16 +108,18 @@ def read_grid(graph: Graph) -> Grid:
                 held = np.iinfo(zero.dtype)
                 clip[name] = ((held.min - int(zero)) * float(scale), (held.max - int(zero)) * float(scale))
         elif node.output[0] in outputs and scale is not None and scale.size == 1:
-            scales[outputs[node.output[0]]] = _scale(float(scale), values.get(node.input[2]) if len(node.input) > 2 else None)  # noqa: PLR2004 - the third input
+            scales[outputs[node.output[0]]] = _scale(
+                float(scale), values.get(node.input[2]) if len(node.input) > 2 else None
+            )  # noqa: PLR2004 - the third input
         elif (weight := values.get(node.input[0])) is not None and weight.dtype == np.int8:
             widest = max(widest, int(np.abs(weight.astype(np.int16)).max(initial=0)))
     return Grid(clip, scales, widest <= _SEVEN_BITS)
 
 
-def _scale(step: float, zero: NDArray[Any] | None) -> Scale:
+def _scale(step: float, zero: NDArray[Any] | None) -> Int8Scale:
     zero = np.zeros((), np.uint8) if zero is None else zero
     held = np.iinfo(zero.dtype)
-    return Scale(step=step, min=(held.min - int(zero)) * step, max=(held.max - int(zero)) * step)
+    return Int8Scale(step=step, min=(held.min - int(zero)) * step, max=(held.max - int(zero)) * step)
 
 
 _MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})

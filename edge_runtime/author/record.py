@@ -12,7 +12,7 @@ from edge_runtime import __version__
 from edge_runtime.author.contract import told
 from edge_runtime.engine.session import distributions, version
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.spec.manifest import Frozen, Sha256
+from edge_runtime.spec.frozen import Frozen, Sha256
 
 RECORD_SCHEMA: Literal["edge-runtime/build/1"] = "edge-runtime/build/1"
 MAX_RECORD_BYTES = 16 * 1024 * 1024

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edge_runtime.bundle.names import SIGNATURE_NAME, name_fault, shown
 from edge_runtime.errors import BundleError
-from edge_runtime.spec.manifest import Sha256
+from edge_runtime.spec.frozen import Sha256
 
 # A bundle of 64 files with names of 100 characters takes 30 KiB as the reference program spells it.
 MAX_SIGNATURE_BYTES: Final = 256 * 1024

@@ -30,10 +30,11 @@ class Session:
     ``inputs`` and ``outputs`` are (name, shape, dtype) as the model itself states them.
     """
 
-    __slots__ = ("_names", "_options", "_run", "inputs", "outputs", "placement")
+    __slots__ = ("_names", "_options", "_run", "_takes_nan", "inputs", "outputs", "placement")
 
-    def __init__(self, session: Any, run_options: Any) -> None:
+    def __init__(self, session: Any, run_options: Any, *, takes_nan: bool) -> None:
         self._run = session.run
+        self._takes_nan = takes_nan
         self._options = run_options
         self.inputs = tuple((one.name, tuple(one.shape), _dtype(one.type)) for one in session.get_inputs())
         self.outputs = tuple((one.name, tuple(one.shape), _dtype(one.type)) for one in session.get_outputs())
@@ -54,7 +55,9 @@ class Session:
             if not len(tensor):
                 raise ValueError(f"input {name}: an empty batch")
             # A sum of squares is finite only where every term is; where it is not, large numbers can have been the cause.
-            if not math.isfinite(np.vdot(tensor, tensor)) and not np.isfinite(tensor).all():
+            if self._takes_nan or math.isfinite(np.vdot(tensor, tensor)):
+                continue
+            if not np.isfinite(tensor).all():
                 raise ValueError(f"input {name}: a number that is not finite")
         try:
             values = self._run(self._names, feeds, self._options)
@@ -66,11 +69,14 @@ class Session:
         return dict(zip(self._names, values, strict=True))
 
 
-def open_session(model: bytes, *, provider: str = CPU, threads: int = 1, quant_precision: bool = False) -> Session:
+def open_session(
+    model: bytes, *, provider: str = CPU, threads: int = 1, quant_precision: bool = False, takes_nan: bool = False
+) -> Session:
     """Load a model from bytes that were verified, with settings that are the same at build, self-test and service.
 
     One optimization level (all): below 'extended' an int8 model gives other numbers. No spinning: an idle thread pool
     burns a core. ``quant_precision`` is for x86-64 without VNNI and weights beyond 7 bits, and only there.
+    ``takes_nan``: the author lets missing numbers through as NaN, as trees know them.
 
     Raises:
         DeviceError: the provider is not one this release can prove, or onnxruntime is missing or of another kind.
@@ -105,7 +111,7 @@ def open_session(model: bytes, *, provider: str = CPU, threads: int = 1, quant_p
             subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
             expected="a model this onnxruntime can load", todo="update onnxruntime, or have the author build for this one",
         ) from error  # fmt: skip
-    return Session(session, ort.RunOptions())
+    return Session(session, ort.RunOptions(), takes_nan=takes_nan)
 
 
 def version() -> str:

@@ -1,13 +1,27 @@
 """Judges one reading against the contract: units resolved once, three bands, nothing missing; it repairs nothing."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from math import inf, nan
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.contract_array import categorised, converted, taken_as_is
+from edge_runtime.flow.window import Stream
 from edge_runtime.spec.binding import ChannelBinding
-from edge_runtime.spec.manifest import Channel
-from edge_runtime.spec.reading import Reading, Rejection
-from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING
+from edge_runtime.spec.inputs import Channel
+from edge_runtime.spec.reading import Reading, Rejection, Value
+from edge_runtime.spec.result import (
+    ASSUMED_UNIT,
+    BEYOND_TOLERATED,
+    CONVERTED,
+    EXTRAPOLATING,
+    FILLED,
+    HELD,
+    MISSING,
+)
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, Vocabulary, conversion, fitting, resolve
 
 # Sets of unit texts, one a payload, are remembered up to this many: a hostile stream cannot fill the memory with them.
@@ -15,10 +29,14 @@ MAX_REMEMBERED_UNITS = 256
 
 
 class Judged(NamedTuple):
-    """A sample that may enter a window: float64 values in contract units, in the contract's order, and flag bits."""
+    """A sample that may enter a window: its row of float64 numbers in contract units, and flag bits.
 
-    values: tuple[float, ...]
+    ``held`` are the places in the row whose number is an older one, held.
+    """
+
+    values: tuple[float, ...] | NDArray[np.float64]
     flags: int
+    held: tuple[int, ...] = ()
 
 
 class _Rule(NamedTuple):
@@ -37,12 +55,12 @@ class _Rule(NamedTuple):
 
 
 class Contract:
-    """The channels of one input and how one binding delivers them; made once at boot.
+    """The channels of a bundle and how one binding delivers them; made once at boot.
 
     ``conversions`` says in words, per channel, what happens to its number.
     """
 
-    __slots__ = ("_channels", "_corrections", "_remembered", "_rules", "_vocabularies", "conversions")
+    __slots__ = ("_channels", "_corrections", "_is_plain", "_remembered", "_rules", "_vocabularies", "conversions")
 
     def __init__(self, channels: Sequence[Channel], bindings: Mapping[str, ChannelBinding]) -> None:
         self._channels = tuple(channels)
@@ -51,15 +69,24 @@ class Contract:
         self._corrections = tuple(
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
         )
+        # Numbers that must all be there, as most contracts have: one tight loop.
+        self._is_plain = all(
+            channel.form == "number" and not channel.shape and channel.when_missing == "refuse" for channel in channels
+        )
         self._rules = tuple(self._static_rule(index, binding) for index, binding in enumerate(bound))
         self._remembered: dict[tuple[str | None, ...], tuple[_Rule | Rejection, ...]] = {}
         self.conversions = tuple(
             _words(channel, binding, rule) for channel, binding, rule in zip(channels, bound, self._rules, strict=True)
         )
 
-    def judge(self, reading: Reading) -> Judged | Rejection:
-        """Convert and check one reading; the first channel that fails decides."""
+    def judge(self, reading: Reading, stream: Stream | None = None, time_ns: int = 0) -> Judged | Rejection:
+        """Convert and check one reading; the first channel that fails decides.
+
+        ``stream`` is what the reading belongs to and ``time_ns`` its time, for channels that hold their last number.
+        """
         rules = self._rules if reading.units is None else self._rules_of(reading.units)
+        if not self._is_plain:
+            return self._judge_any(reading.values, rules, stream, time_ns)
         values: list[float] = []
         flags = 0
         for value, rule in zip(reading.values, rules, strict=True):
@@ -78,7 +105,64 @@ class Contract:
             values.append(y)
         return Judged(tuple(values), flags)
 
+    def _judge_any(
+        self, given: Sequence[Value], rules: Sequence[_Rule | Rejection], stream: Stream | None, time_ns: int
+    ) -> Judged | Rejection:
+        """The same for channels of every form: arrays, categories, numbers that may be missing."""
+        parts: list[float | NDArray[np.float64]] = []
+        held: list[int] = []
+        flags = column = 0
+        for index, (value, rule, channel) in enumerate(zip(given, rules, self._channels, strict=True)):
+            if isinstance(rule, Rejection):
+                return rule
+            part: float | NDArray[np.float64] | Rejection | None
+            if value is None and channel.when_missing != "refuse":
+                part = self._instead(channel, column, stream, time_ns)
+                if part is not None and channel.when_missing == "hold":
+                    held.append(column)
+                bits = {"hold": HELD, "fill": FILLED, "pass": MISSING}[channel.when_missing]
+            else:
+                part, bits = self._one(index, value, rule)
+            if isinstance(part, Rejection):
+                return part
+            if part is None:
+                return self._refused(index, None, rule)
+            flags |= bits
+            parts.append(part)
+            column += channel.width
+        if any(channel.shape for channel in self._channels):
+            return Judged(np.concatenate([np.atleast_1d(part) for part in parts]), flags, tuple(held))
+        return Judged(tuple(map(float, parts)), flags, tuple(held))
+
+    def _one(self, index: int, value: Any, rule: _Rule) -> tuple[float | NDArray[np.float64] | Rejection, int]:
+        """One channel's number or array in contract units, with its flag bits, or why not."""
+        channel = self._channels[index]
+        if channel.form == "category":
+            return categorised(channel, value), 0
+        if channel.form == "opaque":
+            return taken_as_is(channel, value), 0
+        if channel.shape:
+            return converted(channel, value, rule.a, rule.b, rule.flags)
+        if type(value) in (float, int):
+            y = rule.a * value + rule.b
+            if rule.trained_min <= y <= rule.trained_max:
+                return y, rule.flags
+            if rule.physical_min <= y <= rule.physical_max:
+                is_tolerated = rule.tolerated_min <= y <= rule.tolerated_max
+                return y, rule.flags | EXTRAPOLATING | (0 if is_tolerated else BEYOND_TOLERATED)
+        return self._refused(index, value, rule), 0
+
+    def _instead(self, channel: Channel, column: int, stream: Stream | None, time_ns: int) -> float | None:
+        """What stands for a missing number by the channel's policy; None where even that is not there."""
+        if channel.when_missing == "fill":
+            return channel.fill
+        if channel.when_missing == "pass":
+            return nan
+        return stream.held(column, time_ns, round((channel.hold_s or 0.0) * 1e9)) if stream else None
+
     def _static_rule(self, index: int, binding: ChannelBinding) -> _Rule | Rejection:
+        if self._channels[index].form != "number":
+            return _Rule(1.0, 0.0, -inf, inf, -inf, inf, -inf, inf, 0, "1")
         if binding.unit is None:
             return self._undeclared(index)
         try:
@@ -106,7 +190,7 @@ class Contract:
         have = want if text is None else resolve(text, self._vocabularies[index])
         a, b = conversion(have, want, channel.kind)
         correct_a, correct_b = self._corrections[index]
-        trained, tolerated, physical = channel.trained, channel.tolerated, channel.physical
+        trained, tolerated, physical = channel.bands
         return _Rule(
             a * correct_a, a * correct_b + b, trained.min, trained.max, tolerated.min, tolerated.max,
             physical.min, physical.max, CONVERTED if (a, b) != (1.0, 0.0) else 0, have.code,
@@ -124,6 +208,8 @@ class Contract:
 
     def _learn(self, index: int, text: str) -> _Rule | Rejection:
         channel = self._channels[index]
+        if channel.form != "number":
+            return self._rules[index]
         rule: _Rule | Rejection
         try:
             rule = self._rule(index, text)
@@ -139,7 +225,7 @@ class Contract:
             )  # fmt: skip
         return rule
 
-    def _refused(self, index: int, value: float | None, rule: _Rule | Rejection) -> Rejection:
+    def _refused(self, index: int, value: Any, rule: _Rule | Rejection) -> Rejection:
         channel = self._channels[index]
         if isinstance(rule, Rejection):
             return rule
@@ -148,6 +234,8 @@ class Contract:
             return Rejection(
                 "missing", subject, "no value", f"a number in {rule.declared}", "check the sensor and its cable"
             )
+        if type(value) not in (float, int):
+            return Rejection("not_a_number", subject, repr(value)[:60], "a number", "check how the channel is bound")
         if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN is what differs from itself
             return Rejection("not_finite", subject, str(value), "a finite number", "check the sensor and its cable")
         converted = rule.a * value + rule.b
@@ -163,7 +251,7 @@ class Contract:
         correct_a, correct_b = self._corrections[index]
         raw = correct_a * value + correct_b
         codes = fitting(
-            resolve(channel.unit), [raw], channel.tolerated.min, channel.tolerated.max, channel.kind
+            resolve(channel.unit), [raw], rule.tolerated_min, rule.tolerated_max, channel.kind
         )  # fmt: skip
         fits = [code for code in codes if code != rule.declared]
         if not fits:

@@ -1,6 +1,7 @@
 """One answer as one JSON line, in the default shape or as device.toml maps it; it writes nothing anywhere."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import isfinite
 from operator import itemgetter
 from typing import Any
@@ -9,8 +10,8 @@ from pydantic_core import to_json
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.utc_time import utc_text
-from edge_runtime.spec.manifest import Output
-from edge_runtime.spec.result import FLAG_NAMES, Answer, flag_names
+from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.result import Answer, flag_names
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
 
 Encode = Callable[[Answer], bytes]
@@ -19,7 +20,7 @@ ALWAYS = ("time", "stream", "seq", "id", "flags", "run")
 SOMETIMES = ("stuck", "age_s", "carry")
 """Keys that stand in an answer only where it has them; under a map they are null then."""
 
-_FLAG_LISTS = tuple(flag_names(bits) for bits in range(2 * max(FLAG_NAMES)))
+_flag_list = cache(flag_names)  # 4096 sets of bits at most
 
 
 def make_encoder(
@@ -69,11 +70,13 @@ def _shape(answer: Answer, run_id: str) -> dict[str, Any]:
         "seq": answer.seq,
         "id": answer.id,
     }
-    for name, value, unit, switches in answer.outputs:
-        if not isfinite(value):
+    for name, value, unit, switches, score in answer.outputs:
+        if type(value) is float and not isfinite(value):
             raise ValueError(f"answer {answer.id}: output {name} is {value}, which no line may publish")
         shape[name] = {"value": value, "unit": unit, **dict(switches)} if switches else {"value": value, "unit": unit}
-    shape["flags"] = _FLAG_LISTS[answer.flags]
+        if score is not None:
+            shape[name]["score"] = score
+    shape["flags"] = _flag_list(answer.flags)
     if answer.stuck:
         shape["stuck"] = answer.stuck
     if answer.age_ns is not None:
@@ -89,6 +92,7 @@ def _known_pointers(outputs: Sequence[Output], carry: Sequence[str]) -> dict[str
     steps: list[tuple[str, ...]] = [(key,) for key in ALWAYS + SOMETIMES]
     for output in outputs:
         steps += [(output.name,), (output.name, "value"), (output.name, "unit")]
+        steps += [(output.name, "score")] if output.form == "label" else []
         steps += [(output.name, flag.name) for flag in output.flags]
     steps += [("carry", name) for name in carry]
     return {"".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in path): path for path in steps}

@@ -13,17 +13,19 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import Decoder
 from edge_runtime.flow.framing import LineFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
-from edge_runtime.flow.postprocess import Postprocess, scalars
+from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import make_preprocess
-from edge_runtime.flow.window import Stream, WindowRule
-from edge_runtime.spec.manifest import Manifest, Variant
+from edge_runtime.flow.window import Row, Stream, WindowRule
+from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK, Answer
+from edge_runtime.spec.variant import Variant
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
 # A stream costs a window of memory; a payload that invents stream names must not be able to take all of it.
 MAX_STREAMS = 1024
+MAX_STREAM_NUMBERS = 1 << 25
 MAX_STREAM_NAME = 100
 
 
@@ -48,17 +50,20 @@ class Model(NamedTuple):
     variant: Variant
     digest: str
     infer: Infer
+    prepare: Infer | None = None
 
-    def compute(self) -> Callable[[NDArray[np.float64]], tuple[NDArray[Any], Mapping[str, NDArray[Any]]]]:
-        """A function from windows ``(batch, time, channels)`` in contract units to (input tensor, output tensors)."""
-        preprocess, infer = make_preprocess(self.manifest), self.infer
-        name = self.manifest.inputs[0].tensor
+    def preprocess(self) -> Callable[[NDArray[np.float64]], Mapping[str, NDArray[Any]]]:
+        """A function from windows ``(batch, time, numbers)`` in contract units to the model's input tensors by name.
 
-        def compute(windows: NDArray[np.float64]) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
-            tensor = preprocess(windows)
-            return tensor, infer({name: tensor})
+        Raises:
+            ValueError: the steps do not fit the shapes that the manifest states.
 
-        return compute
+        """
+        own, prepare = self.manifest.preprocess_onnx, self.prepare
+        if own is None or prepare is None:
+            return make_preprocess(self.manifest)
+        name, dtype, has_window = own.input, np.dtype(own.dtype), self.manifest.window is not None
+        return lambda windows: prepare({name: (windows if has_window else windows[:, 0]).astype(dtype)})
 
 
 class _Due(NamedTuple):
@@ -97,21 +102,21 @@ class Line:
         self._contract = contract
         self._name = name
         self._rule = WindowRule(manifest)
-        self._post = Postprocess(manifest)
-        self._compute = model.compute()
+        self._post = Postprocess(manifest, model.variant)
+        self._preprocess, self._infer = model.preprocess(), model.infer
         self._sizes = batch_sizes or manifest.batch_sizes
-        clip = model.variant.input_clip.get(manifest.inputs[0].tensor)
-        self._clip = (clip.min, clip.max) if clip else None
-        # An answer on the last step of an int8 scale may lie anywhere beyond it; half a step keeps rounding out of it.
-        scales = model.variant.output_scale.items()
-        self._ends = tuple((name, one.min + one.step / 2, one.max - one.step / 2) for name, one in scales)
+        self._clips = tuple((name, clip.min, clip.max) for name, clip in model.variant.input_clip.items())
         self._identity = blake2b(f"{model.digest}\n{name}\n".encode(), digest_size=10)
-        self._windows = np.empty((self._sizes[-1], self._rule.length, len(manifest.inputs[0].channels)))
+        self._windows = np.empty((self._sizes[-1], self._rule.length, self._rule.width))
+        # A stream costs its ring; all of them together must not take the machine.
+        self._max_streams = max(
+            1, min(MAX_STREAMS, MAX_STREAM_NUMBERS // (2 * self._rule.remembered * self._rule.width))
+        )
         self._due: list[_Due] = []
         self._streams: dict[str, Stream] = {}
         self._answers: list[Answer] = []
         self._refused: list[Refused] = []
-        self._samples: list[tuple[str, int, tuple[float, ...], int]] = []
+        self._samples: list[tuple[str, int, Row, int, tuple[int, ...]]] = []
         self._touched: dict[str, Stream] = {}
         self._columns: tuple[str, ...] | None = None
 
@@ -150,29 +155,31 @@ class Line:
 
     def offer(self, reading: Reading, arrival_ns: int, mono_ns: int | None = None, raw: bytes = b"") -> None:
         """Take one reading: check it, put it into its stream's window, and note the window it completes."""
-        judged = self._contract.judge(reading)
         name = reading.stream
+        stream = self._streams.get(name)
+        time_ns = reading.time_ns
+        if time_ns is None:
+            time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else stream.last_ns + 1
+        judged = self._contract.judge(reading, stream, time_ns)
         if type(judged) is Rejection:
             self._reject(judged, name, raw)
             return
-        stream = self._streams.get(name)
         if stream is None:
-            if len(self._streams) >= MAX_STREAMS:
-                full = f"stream {name[:40]!r}, one more than {MAX_STREAMS}"
+            if len(self._streams) >= self._max_streams:
+                full = f"stream {name[:40]!r}, one more than {self._max_streams}"
                 self._reject(
                     Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream"), "", raw
                 )
                 return
             stream = self._streams[name] = Stream(self._rule, self._post.fresh)
-        time_ns = reading.time_ns
-        if time_ns is None:
-            time_ns = arrival_ns if arrival_ns > stream.last_ns else stream.last_ns + 1
-        values, flags = judged  # type: ignore[misc] # a Judged: the other case returned above
-        taken = stream.push(time_ns, values, flags)
+        values, flags, held = judged  # type: ignore[misc] # a Judged: the other case returned above
+        taken = stream.push(time_ns, values, flags, held)
         self.ledger.received += 1
         if taken is True:
             self.ledger.accepted += 1
-            self._samples.append((name, time_ns, values, flags))
+            self._samples.append((name, time_ns, values, flags, held))
+            if self._rule.states:
+                self._touched[name] = stream
             if stream.is_due:
                 self._window_due(stream, name, time_ns, reading.carry, mono_ns, raw)
         elif taken is False:
@@ -198,12 +205,15 @@ class Line:
         for size in split(len(due), self._sizes):
             part, windows = due[first : first + size], self._windows[first : first + size]
             try:
-                tensor, outputs = self._compute(windows)
+                tensors = self._preprocess(windows)
+                if self._rule.states:
+                    tensors = dict(tensors) | self._stacked([one.stream for one in part])
+                outputs = self._infer(tensors)
             except Exception:
                 # The windows have no answer and never will; the ledger must say so whatever becomes of the process.
                 self.ledger.refused["inference_failed"] += len(due) - first
                 raise
-            self._answer(part, windows, tensor, scalars(outputs))
+            self._answer(part, windows, tensors, outputs)
             first += size
 
     def take_answers(self, now_ns: int | None = None) -> list[Answer]:
@@ -229,10 +239,12 @@ class Line:
         """What changed since the last call, as JSON can hold it: the samples, the streams' answers so far, the ledger."""
         changes: dict[str, Any] = {"ledger": self.ledger.as_dict()}
         if self._samples:
-            changes["samples"] = self._samples
+            changes["samples"] = [_saved(sample) for sample in self._samples]
             self._samples = []
         if self._touched:
-            changes["streams"] = {name: [one.seq, list(one.switches)] for name, one in self._touched.items()}
+            changes["streams"] = {
+                name: [one.seq, list(one.switches), one.saved_state()] for name, one in self._touched.items()
+            }
             self._touched = {}
         columns = self._decoder.columns if self._decoder else None
         if columns != self._columns:
@@ -268,13 +280,15 @@ class Line:
             stream.restarted = True
 
     def _restore_change(self, change: Mapping[str, Any]) -> None:
-        for name, time_ns, values, flags in change.get("samples", ()):
+        for name, time_ns, values, flags, held in change.get("samples", ()):
             stream = self._streams.get(name)
             if stream is None:
                 stream = self._streams[name] = Stream(self._rule, self._post.fresh)
-            stream.push(time_ns, tuple(values), flags)
-        for name, (seq, switches) in change.get("streams", {}).items():
+            # JSON has no NaN: what was missing comes back as null.
+            stream.push(time_ns, tuple(math.nan if value is None else value for value in values), flags, held)
+        for name, (seq, switches, state) in change.get("streams", {}).items():
             self._streams[name].seq, self._streams[name].switches = seq, tuple(switches)
+            self._streams[name].restore_state(state)
         self.ledger.restore(change["ledger"])
 
     def _window_due(
@@ -287,37 +301,48 @@ class Line:
                           "answers come again once the window is whole"), name, raw,
             )  # fmt: skip
             return
-        if len(self._due) == len(self._windows):
-            self.run()
+        is_waiting = bool(self._rule.states) and any(one.stream is stream for one in self._due)
+        if len(self._due) == len(self._windows) or is_waiting:
+            self.run()  # a recurrent state must have been through the stream's last call before its next
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0)
         self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, mono_ns, raw))
 
+    def _stacked(self, streams: Sequence[Stream]) -> dict[str, NDArray[Any]]:
+        return {
+            state.input: np.stack([stream.state[state.input] for stream in streams], axis=state.batch_axis)
+            for state in self._rule.states
+        }
+
     def _answer(
         self,
         part: list[_Due],
         windows: NDArray[np.float64],
-        tensor: NDArray[Any],
-        outputs: Mapping[str, Sequence[float]],
+        tensors: Mapping[str, NDArray[Any]],
+        outputs: Mapping[str, NDArray[Any]],
     ) -> None:
-        clip = self._clip
-        any_clipped = clip is not None and _is_beyond(tensor, *clip)
+        made = self._post.make(outputs)
+        clips = [clip for clip in self._clips if _is_beyond(tensors[clip[0]], *clip[1:])]
+        for state in self._rule.states:
+            after = np.moveaxis(outputs[state.output], state.batch_axis, 0)
+            for row, due in enumerate(part):
+                due.stream.state[state.input] = after[row].reshape(state.fresh.shape)
         for row, due in enumerate(part):
             stream = due.stream
-            values, switches = self._post.answer(outputs, row, stream.switches)
-            if not all(map(math.isfinite, [one.value for one in values])):
+            answered = self._post.answer(made, row, stream.switches)
+            if isinstance(answered, Unusable):
                 self._refuse(
-                    Rejection("not_finite_output", "answer", "NaN or infinity from the model", "a finite number",
+                    Rejection(answered.reason, "answer", answered.found, "a value the contract knows",
                               "run edge-runtime selftest"), due.name, due.raw,
                 )  # fmt: skip
                 continue
+            values, switches = answered
             flags = due.flags
-            if any_clipped and clip is not None and _is_beyond(tensor[row], *clip):
+            if any(_is_beyond(tensors[name][row], low, high) for name, low, high in clips) or self._post.is_clipped(
+                outputs, row
+            ):
                 flags |= CLIPPED
-            for name, low, high in self._ends:
-                if not low < outputs[name][row] < high:
-                    flags |= CLIPPED
             if stream.restarted:
                 stream.restarted = False
                 flags |= RESTARTED
@@ -340,6 +365,11 @@ class Line:
     def _refuse(self, rejection: Rejection, stream: str, raw: bytes) -> None:
         self.ledger.refused[rejection.reason] += 1
         self._refused.append(Refused(rejection, stream, raw))
+
+
+def _saved(sample: tuple[str, int, Row, int, tuple[int, ...]]) -> list[Any]:
+    name, time_ns, values, flags, held = sample
+    return [name, time_ns, values if isinstance(values, tuple) else values.tolist(), flags, held]
 
 
 def _is_beyond(tensor: NDArray[Any], low: float, high: float) -> bool:

@@ -1,13 +1,37 @@
 """From the model's output tensors to values with units and flags; hysteresis is the caller's state, handed in and back."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
-from edge_runtime.spec.manifest import Manifest, Output, Threshold
+from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.outputs import Destandardize, Exponential, Output, PostStep, Sigmoid, Threshold
 from edge_runtime.spec.result import OutputValue
+from edge_runtime.spec.variant import Variant
+
+Outputs = Mapping[str, NDArray[Any]]
+
+
+class Unusable(NamedTuple):
+    """A value the model gave that is no answer: the ledger's ``reason`` and what it was."""
+
+    reason: str
+    found: str
+
+
+class Labelled(NamedTuple):
+    """A label and its score, if there is one."""
+
+    text: str
+    score: float | None
+
+
+Made = float | tuple[float, ...] | Labelled | Unusable
+_NOT_FINITE = Unusable("not_finite_output", "NaN or infinity from the model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,51 +41,56 @@ class _Answering:
     name: str
     tensor: str
     unit: str
-    steps: tuple[tuple[float, float], ...]
+    make: Callable[[NDArray[Any]], Sequence[Made]]
     flags: tuple[Threshold, ...]
 
 
 class Postprocess:
     """The outputs of one manifest, resolved once; ``flag_names`` are ``output.flag``, in the order of a state."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._outputs = tuple(_resolve(output) for output in manifest.outputs)
+    def __init__(self, manifest: Manifest, variant: Variant | None = None) -> None:
+        self._outputs = tuple(
+            _Answering(output.name, output.tensor, output.unit, _maker(output), tuple(output.flags))
+            for output in manifest.outputs
+        )
+        self._ends = () if variant is None else tuple(_ends(manifest, variant))
         self.flag_names = tuple(f"{output.name}.{flag.name}" for output in manifest.outputs for flag in output.flags)
         self.fresh = (False,) * len(self.flag_names)
 
-    def answer(
-        self, outputs: Mapping[str, Sequence[float]], row: int, flags: tuple[bool, ...]
-    ) -> tuple[tuple[OutputValue, ...], tuple[bool, ...]]:
-        """Make the values of one row.
+    def make(self, outputs: Outputs) -> list[Sequence[Made]]:
+        """For each output, one value a row; ``outputs`` are the model's tensors by name, batch first."""
+        return [output.make(outputs[output.tensor]) for output in self._outputs]
 
-        ``outputs`` holds, by tensor name, one float a row (``scalars`` makes them); ``flags`` is the stream's state
-        before. Returns the values and the state after.
-        """
+    def answer(
+        self, made: Sequence[Sequence[Made]], row: int, flags: tuple[bool, ...]
+    ) -> tuple[tuple[OutputValue, ...], tuple[bool, ...]] | Unusable:
+        """Put the values of one row together; ``flags`` is the stream's state before. Returns the values and it after."""
         values = []
-        after = []
-        at = 0
-        for output in self._outputs:
-            value = outputs[output.tensor][row]
-            for scale, offset in output.steps:
-                value = value * scale + offset
-            named = []
-            for flag in output.flags:
-                state = switched(flag, value, was_on=flags[at])
-                after.append(state)
-                named.append((flag.name, state))
-                at += 1
-            values.append(OutputValue(output.name, value, output.unit, tuple(named)))
+        after: list[bool] = []
+        for output, rows in zip(self._outputs, made, strict=True):
+            value = rows[row]
+            if type(value) is float:
+                named = []
+                for flag in output.flags:
+                    state = switched(flag, value, was_on=flags[len(after)])
+                    after.append(state)
+                    named.append((flag.name, state))
+                values.append(OutputValue(output.name, value, output.unit, tuple(named)))
+            elif isinstance(value, Unusable):
+                return value
+            elif isinstance(value, Labelled):
+                values.append(OutputValue(output.name, value.text, output.unit, (), value.score))
+            else:
+                values.append(OutputValue(output.name, value, output.unit))
         return tuple(values), tuple(after)
 
-
-def _resolve(output: Output) -> _Answering:
-    steps = tuple((step.std, step.mean) for step in output.postprocess)
-    return _Answering(output.name, output.tensor, output.unit, steps, tuple(output.flags))
-
-
-def scalars(outputs: Mapping[str, NDArray[Any]]) -> dict[str, list[float]]:
-    """One float64 a row from each output tensor of shape ``(batch,)`` or ``(batch, 1)``."""
-    return {name: list(map(float, values.reshape(len(values)).tolist())) for name, values in outputs.items()}
+    def is_clipped(self, outputs: Outputs, row: int) -> bool:
+        """Whether a number of this row stands at an end of its int8 scale: it may lie anywhere beyond."""
+        for tensor, column, low, high in self._ends:
+            values = outputs[tensor]
+            if not low < values.item(row * (values.size // len(values)) + column) < high:
+                return True
+        return False
 
 
 def switched(flag: Threshold, value: float, *, was_on: bool) -> bool:
@@ -69,3 +98,108 @@ def switched(flag: Threshold, value: float, *, was_on: bool) -> bool:
     if flag.side == "below":
         return value < flag.on or (was_on and value < flag.off)
     return value > flag.on or (was_on and value > flag.off)
+
+
+def _ends(manifest: Manifest, variant: Variant) -> list[tuple[str, int, float, float]]:
+    """Half a step inside the ends of each number's scale: rounding must not decide."""
+    ends = []
+    for output in manifest.outputs:
+        scale = variant.output_scale.get(output.tensor)
+        if scale is not None and output.form == "number":
+            ends.append((output.tensor, output.column, scale.min + scale.step / 2, scale.max - scale.step / 2))
+    return ends
+
+
+def _maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
+    if output.form == "number":
+        return _number_maker(output)
+    steps = [_row_step(step) for step in output.postprocess]
+    if output.form == "vector":
+        return lambda tensor: [_vector(row) for row in _stepped(tensor, steps)]
+    labels = output.labels
+
+    def label(tensor: NDArray[Any]) -> Sequence[Made]:
+        if tensor.dtype.kind in "OUS":
+            return [_labelled(labels, str(text)) for text in tensor.reshape(len(tensor)).tolist()]
+        if tensor.dtype.kind in "iub" and tensor.size == len(tensor):
+            return [_numbered(labels, int(place)) for place in tensor.reshape(len(tensor)).tolist()]
+        return [_highest(labels, row) for row in _stepped(tensor, steps)]
+
+    return label
+
+
+def _number_maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
+    if all(isinstance(step, Destandardize) for step in output.postprocess):
+        affine = [(step.std, step.mean) for step in output.postprocess if isinstance(step, Destandardize)]
+        column = output.column
+
+        def number(tensor: NDArray[Any]) -> Sequence[Made]:
+            values = (
+                tensor.reshape(len(tensor), -1)[:, column].tolist()
+                if tensor.size != len(tensor)
+                else tensor.ravel().tolist()
+            )
+            made: list[Made] = []
+            for raw in values:
+                value = float(raw)
+                for scale, offset in affine:
+                    value = value * scale + offset
+                made.append(value if math.isfinite(value) else _NOT_FINITE)
+            return made
+
+        return number
+    steps = [_row_step(step) for step in output.postprocess]
+    return lambda tensor: [_finite(float(row[output.column])) for row in _stepped(tensor, steps)]
+
+
+def _row_step(step: PostStep) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    if isinstance(step, Destandardize):
+        return lambda rows: rows * step.std + step.mean
+    if isinstance(step, Sigmoid):
+        return lambda rows: 1.0 / (1.0 + np.exp(-np.clip(rows, -700.0, 700.0)))
+    if isinstance(step, Exponential):
+        base = {"e": math.e, "2": 2.0, "10": 10.0}[step.base]
+        return lambda rows: np.exp(rows) if base == math.e else np.power(base, rows)
+    return _softmax
+
+
+def _softmax(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(rows - rows.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _stepped(
+    tensor: NDArray[Any], steps: Sequence[Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+) -> NDArray[np.float64]:
+    rows = tensor.reshape(len(tensor), -1).astype(np.float64)
+    with np.errstate(all="ignore"):  # what is not finite is refused by name, row by row
+        for step in steps:
+            rows = step(rows)
+    return rows
+
+
+def _finite(value: float) -> Made:
+    return value if math.isfinite(value) else _NOT_FINITE
+
+
+def _vector(row: NDArray[np.float64]) -> Made:
+    return tuple(row.tolist()) if np.isfinite(row).all() else _NOT_FINITE
+
+
+def _highest(labels: tuple[str, ...], row: NDArray[np.float64]) -> Made:
+    if not np.isfinite(row).all():
+        return _NOT_FINITE
+    place = int(row.argmax())
+    if len(row) != len(labels):
+        return Unusable("unknown_label", f"{len(row)} scores for {len(labels)} labels")
+    return Labelled(labels[place], float(row[place]))
+
+
+def _numbered(labels: tuple[str, ...], place: int) -> Made:
+    if 0 <= place < len(labels):
+        return Labelled(labels[place], None)
+    return Unusable("unknown_label", f"label number {place} of {len(labels)}")
+
+
+def _labelled(labels: tuple[str, ...], text: str) -> Made:
+    return Labelled(text, None) if text in labels else Unusable("unknown_label", f"label {text[:60]!r}")

@@ -1,71 +1,92 @@
-"""From contract units to the model's input tensor, with stored constants only; nothing is ever fitted to what comes in."""
+"""From contract units to the model's input tensors, with stored constants only; nothing is ever fitted to what comes in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_runtime.spec.manifest import Clip, Input, Manifest, MinMax, Standardize
+from edge_runtime.flow.steps import plan
+from edge_runtime.spec.inputs import Input
+from edge_runtime.spec.manifest import Manifest
 
-Preprocess = Callable[[NDArray[np.float64]], NDArray[Any]]
+Windows = NDArray[np.float64]
+Preprocess = Callable[[Windows], dict[str, NDArray[Any]]]
+
+_PLANNED = {2: ("time", "channel"), 3: ("time", "row", "column"), 4: ("time", "row", "column", "colour")}
 
 
 def make_preprocess(manifest: Manifest) -> Preprocess:
     """Resolve the manifest's steps once into one function on batches.
 
-    It takes float64 ``(batch, time, channels)`` in contract units, oldest sample first, and gives a new contiguous
-    tensor in the input's own axes and dtype. All arithmetic is float64 addition, subtraction, multiplication and
-    division, which IEEE 754 makes equal on every machine; the cast comes last.
-    """
-    model_input = manifest.inputs[0]
-    length = manifest.window.length if manifest.window else 1
-    steps = [_step(step, length) for step in manifest.preprocess]
-    newest_first = manifest.window is not None and manifest.window.order == "newest_first"
-    order = _order(model_input)
-    is_moved = order != tuple(range(len(order)))
-    has_time = "time" in model_input.axes
-    dtype = np.dtype(model_input.dtype)
+    It takes float64 ``(batch, time, numbers)`` in contract units, oldest sample first, a sample's row being the
+    channels of all inputs side by side, and gives by name a new contiguous tensor for each input. All arithmetic is
+    float64; the cast comes last.
 
-    def preprocess(values: NDArray[np.float64]) -> NDArray[Any]:
-        for step in steps:
-            values = step(values)
+    Raises:
+        ValueError: in one sentence: a step does not fit, or the result is not of the shape that the input states.
+
+    """
+    newest_first = manifest.window is not None and manifest.window.order == "newest_first"
+    parts = []
+    first = 0
+    for model_input in manifest.inputs:
+        columns = slice(first, first + model_input.width)
+        first += model_input.width
+        parts.append((model_input.tensor, columns, _one_input(model_input, manifest.length, newest_first=newest_first)))
+    if len(parts) == 1:
+        tensor, _, make = parts[0]
+        return lambda windows: {tensor: make(windows)}
+    return lambda windows: {tensor: make(windows[:, :, columns]) for tensor, columns, make in parts}
+
+
+def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callable[[Windows], NDArray[Any]]:
+    sample = model_input.sample_shape
+    planned = plan(model_input.steps, (length, *sample))
+    apply = planned.apply
+    axes = _axes(model_input, planned.shape)
+    shape = dict(zip(axes, planned.shape, strict=True))
+    _check_shape(model_input, shape)
+    kept = [axis for axis in axes if axis in model_input.axes]
+    squeezed = tuple(1 + at for at, axis in enumerate(axes) if axis not in model_input.axes)
+    named = [axis for axis in model_input.axes if axis != "one"]
+    order = tuple(["batch", *kept].index(axis) for axis in named)
+    is_moved = order != tuple(range(len(order)))
+    put_in = tuple(at for at, axis in enumerate(model_input.axes) if axis == "one")
+    dtype = np.dtype(model_input.dtype)
+    reshape = None if len(sample) == 1 else (length, *sample)
+
+    def make(windows: Windows) -> NDArray[Any]:
+        values = windows if reshape is None else windows.reshape(len(windows), *reshape)
+        values = apply(values)
         if newest_first:
             values = values[:, ::-1]
-        if not has_time:
-            values = values[:, 0]
+        if squeezed:
+            values = values.squeeze(squeezed)
         if is_moved:
             values = values.transpose(order)
+        if put_in:
+            values = np.expand_dims(values, put_in)
         return values.astype(dtype, order="C")
 
-    return preprocess
+    return make
 
 
-def _order(model_input: Input) -> tuple[int, ...]:
-    """Where each of the input's axes stands in ``(batch, time, channels)``, or in ``(batch, channels)``."""
-    ours = ("batch", "time", "channel") if "time" in model_input.axes else ("batch", "channel")
-    return tuple(ours.index(axis) for axis in model_input.axes)
+def _axes(model_input: Input, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """What the planned dimensions are called: one array of points has 'point' where channels have 'channel'."""
+    axes = _PLANNED[len(shape)]
+    if len(shape) == 2 and model_input.channels[0].shape and "point" in model_input.axes:  # noqa: PLR2004 - (time, points)
+        return ("time", "point")
+    return axes
 
 
-def _step(step: Standardize | MinMax | Clip, length: int) -> Preprocess:
-    # Constants of a whole window's shape: numpy then walks one long run instead of one short one a sample.
-    def constant(values: Sequence[float]) -> NDArray[np.float64]:
-        return np.tile(np.array(values), (length, 1))
-
-    if isinstance(step, Standardize):
-        mean, std = constant(step.mean), constant(step.std)
-        return lambda values: _scaled(values, mean, std)
-    low, high = constant(step.min), constant(step.max)
-    if isinstance(step, MinMax):
-        span = high - low
-        return lambda values: _scaled(values, low, span)
-    return lambda values: np.clip(values, low, high)
-
-
-def _scaled(
-    values: NDArray[np.float64], offset: NDArray[np.float64], scale: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """``(values - offset) / scale``, with one array made instead of two."""
-    scaled = values - offset
-    scaled /= scale
-    return scaled
+def _check_shape(model_input: Input, sizes: dict[str, int]) -> None:
+    for axis, size in zip(model_input.axes[1:], model_input.shape[1:], strict=True):
+        planned = 1 if axis == "one" else sizes.get(axis)
+        if planned != size:
+            raise ValueError(
+                f"input {model_input.tensor}, axis {axis}: found {planned} after the steps, expected the stated {size}"
+            )
+    left_out = [axis for axis, size in sizes.items() if axis not in model_input.axes and size != 1]
+    if left_out:
+        raise ValueError(f"input {model_input.tensor}: its axes leave out {left_out[0]} of size {sizes[left_out[0]]}")

@@ -1,12 +1,13 @@
 """One stream's memory: its last samples, their pace, what is stuck and its flags; a plain value that survives a restart."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_runtime.spec.inputs import Channel, StateTensor
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Rejection
 from edge_runtime.spec.result import FLAG_NAMES, RATE_OFF
@@ -16,34 +17,53 @@ NS = 1_000_000_000
 STEP_MIN, STEP_MAX = 0.5, 1.5
 # How far back a repeated sample is recognised as a duplicate where the window itself is shorter.
 REMEMBERED = 64
+# Fewer of wide samples: a stream must not cost more than a few megabytes beyond its window.
+MAX_REMEMBERED_NUMBERS = 1 << 16
+
+_LONG_AGO_NS = 1 << 62
+
+Row = tuple[float, ...] | NDArray[np.float64]
 
 
 class WindowRule:
     """What a stream needs of the manifest, resolved once."""
 
-    __slots__ = (
-        "hop",
-        "length",
-        "limits",
-        "names",
-        "period_ns",
-        "rate_max_ns",
-        "rate_min_ns",
-        "step_max_ns",
-        "step_min_ns",
-    )
+    __slots__ = ("has_hold", "hop", "length", "limits", "period_ns", "rate_max_ns", "rate_min_ns", "remembered", "states",
+                 "step_max_ns", "step_min_ns", "width")  # fmt: skip
 
     def __init__(self, manifest: Manifest) -> None:
         window = manifest.window
-        channels = manifest.inputs[0].channels
-        self.length = window.length if window else 1
+        self.length = manifest.length
         self.hop = window.hop if window else 1
-        self.names = tuple(channel.name for channel in channels)
-        self.limits = tuple((index, c.stuck_after) for index, c in enumerate(channels) if c.stuck_after is not None)
+        self.width = manifest.width
+        self.remembered = max(self.length, min(REMEMBERED, MAX_REMEMBERED_NUMBERS // self.width), 1)
+        self.limits = tuple(_limits(manifest.channels))
+        self.has_hold = any(channel.when_missing == "hold" for channel in manifest.channels)
+        self.states = tuple(State(one) for one in manifest.state)
         self.period_ns = round(window.period_s * NS) if window and window.period_s else None
         period, tolerance = self.period_ns or 0, window.rate_tolerance if window else 0.0
         self.step_min_ns, self.step_max_ns = round(period * STEP_MIN), round(period * STEP_MAX)
         self.rate_min_ns, self.rate_max_ns = round(period * (1 - tolerance)), round(period * (1 + tolerance))
+
+
+class State:
+    """One recurrent state: how it begins, whether a gap begins it anew, and where a batch puts its dimension."""
+
+    __slots__ = ("batch_axis", "fresh", "input", "output", "resets")
+
+    def __init__(self, state: StateTensor) -> None:
+        self.input, self.output, self.batch_axis = state.input, state.output, state.batch_axis
+        self.fresh: NDArray[Any] = np.full(state.shape, state.initial, dtype=state.dtype)
+        self.resets = state.reset == "gap"
+
+
+def _limits(channels: Sequence[Channel]) -> Iterator[tuple[int, int, str]]:
+    """Where in a row each channel with a stuck rule stands, its limit and its name."""
+    column = 0
+    for channel in channels:
+        if channel.stuck_after is not None:
+            yield column, channel.stuck_after, channel.name
+        column += channel.width
 
 
 class Stream:
@@ -53,26 +73,48 @@ class Stream:
     ``unbroken`` how many of the newest follow each other at the contract's pace.
     """
 
-    __slots__ = ("_at", "_flagged", "_last", "_ring", "_rule", "_runs", "_times", "break_words", "last_ns", "restarted", "samples",
-                 "seq", "switches", "unbroken")  # fmt: skip
+    __slots__ = (
+        "_at",
+        "_flagged",
+        "_fresh_ns",
+        "_last",
+        "_ring",
+        "_rule",
+        "_runs",
+        "_times",
+        "break_words",
+        "last_ns",
+        "restarted",
+        "samples",
+        "seq",
+        "state",
+        "switches",
+        "unbroken",
+    )  # fmt: skip
 
     def __init__(self, rule: WindowRule, switches: tuple[bool, ...]) -> None:
         self._rule = rule
-        rows = 2 * max(rule.length, REMEMBERED)
-        self._ring: NDArray[np.float64] = np.empty((rows, len(rule.names)))
+        rows = 2 * rule.remembered
+        self._ring: NDArray[np.float64] = np.empty((rows, rule.width))
         self._times: NDArray[np.int64] = np.empty(rows, dtype=np.int64)
         self._at = 0
-        self._last = (math.nan,) * len(rule.names)  # which no value equals
-        self._runs = [0] * len(rule.names)
+        width = rule.width if rule.limits else 0
+        self._last: Row = (math.nan,) * width  # which no value equals
+        self._runs = [0] * width
+        self._fresh_ns = [-_LONG_AGO_NS] * rule.width if rule.has_hold else []
+        self.state = {one.input: one.fresh for one in rule.states}
         self._flagged: dict[int, int] = {}
         self.samples = self.unbroken = self.seq = 0
-        self.last_ns = -(1 << 62)
+        self.last_ns = -_LONG_AGO_NS
         self.break_words = ""
         self.switches = switches
         self.restarted = False
 
-    def push(self, time_ns: int, values: tuple[float, ...], flags: int) -> Rejection | bool:
-        """Take one judged sample: True where it was accepted, False for a duplicate, or why time forbids it."""
+    def push(self, time_ns: int, values: Row, flags: int, held: Sequence[int] = ()) -> Rejection | bool:
+        """Take one judged sample: True where it was accepted, False for a duplicate, or why time forbids it.
+
+        ``held`` are the places whose number is an older one, held.
+        """
         if time_ns <= self.last_ns:
             return self._old(time_ns, values)
         rule = self._rule
@@ -90,7 +132,9 @@ class Stream:
         if rule.limits:
             last = self._last
             self._runs = [run + 1 if a == b else 1 for run, a, b in zip(self._runs, last, values, strict=True)]
-        self._last = values
+            self._last = values
+        if rule.has_hold:
+            self._fresh_ns = [before if column in held else time_ns for column, before in enumerate(self._fresh_ns)]
         self._at = at + 1
         self.last_ns = time_ns
         self.samples += 1
@@ -127,13 +171,18 @@ class Stream:
 
     def stuck(self) -> tuple[str, ...]:
         """The channels that have held one value for longer than training ever saw."""
-        rule, runs = self._rule, self._runs
-        return tuple([rule.names[index] for index, limit in rule.limits if runs[index] >= limit])
+        runs = self._runs
+        return tuple([name for column, limit, name in self._rule.limits if runs[column] >= limit])
+
+    def held(self, column: int, time_ns: int, hold_ns: int) -> float | None:
+        """The last number at this place of the row, if it is no older than ``hold_ns``."""
+        if not self.samples or time_ns - self._fresh_ns[column] > hold_ns:
+            return None
+        return self._ring.item(self._at - 1, column)
 
     def saved(self) -> dict[str, Any]:
         """The whole state as JSON can hold it, floats exactly."""
-        keep = min(self.samples, max(self._rule.length, REMEMBERED))
-        first = self._at - keep
+        first = self._at - min(self.samples, self._rule.remembered)
         return {
             "times": self._times[first : self._at].tolist(),
             "values": self._ring[first : self._at].tolist(),
@@ -144,23 +193,37 @@ class Stream:
             "break": self.break_words,
             "switches": list(self.switches),
             "seq": self.seq,
+            "fresh_ns": self._fresh_ns,
+            "state": self.saved_state(),
         }
+
+    def saved_state(self) -> dict[str, list[Any]]:
+        """The recurrent state alone, as JSON can hold it: float32 goes through float64 and back without loss."""
+        return {name: values.ravel().tolist() for name, values in self.state.items()}
+
+    def restore_state(self, saved: Mapping[str, Sequence[Any]]) -> None:
+        """Take over what ``saved_state`` gave."""
+        for one in self._rule.states:
+            self.state[one.input] = np.array(saved[one.input], dtype=one.fresh.dtype).reshape(one.fresh.shape)
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over what ``saved`` gave."""
         times: Sequence[int] = saved["times"]
         self._at = len(times)
-        self._ring[: self._at] = np.reshape(saved["values"], (self._at, len(self._rule.names)))
+        # JSON has no NaN: what was missing comes back as null, which numpy reads as NaN.
+        self._ring[: self._at] = np.reshape(np.array(saved["values"], dtype=np.float64), (self._at, self._rule.width))
         self._times[: self._at] = times
-        if times:
-            self._last = tuple(saved["values"][-1])
+        if times and self._rule.limits:
+            self._last = tuple(self._ring[self._at - 1].tolist())
         self._runs = list(saved["runs"])
         bits = {name: bit for bit, name in FLAG_NAMES.items()}
         self._flagged = {bits[name]: seen for name, seen in saved["flagged"].items()}
         self.samples, self.unbroken, self.seq = saved["samples"], saved["unbroken"], saved["seq"]
         self.break_words = saved["break"]
         self.switches = tuple(saved["switches"])
-        self.last_ns = times[-1] if times else -(1 << 62)
+        self._fresh_ns = list(saved["fresh_ns"])
+        self.restore_state(saved["state"])
+        self.last_ns = times[-1] if times else -_LONG_AGO_NS
 
     def _pace(self, step_ns: int) -> int:
         rule = self._rule
@@ -169,13 +232,14 @@ class Stream:
         if rule.step_min_ns <= step_ns < rule.step_max_ns:
             return RATE_OFF
         self.unbroken = 0
+        self.state |= {one.input: one.fresh for one in rule.states if one.resets}
         self.break_words = f"{step_ns / NS:.6g} s from one sample to the next"
         return 0
 
-    def _old(self, time_ns: int, values: tuple[float, ...]) -> Rejection | bool:
-        first = self._at - min(self.samples, max(self._rule.length, REMEMBERED))
+    def _old(self, time_ns: int, values: Row) -> Rejection | bool:
+        first = self._at - min(self.samples, self._rule.remembered)
         known = np.flatnonzero(self._times[first : self._at] == time_ns)
-        if known.size and tuple(self._ring[first + int(known[0])].tolist()) == values:
+        if known.size and np.array_equal(self._ring[first + int(known[0])], values, equal_nan=True):
             return False
         behind = (self.last_ns - time_ns) / NS
         return Rejection(

@@ -82,7 +82,7 @@ class OpenModel:
     def __init__(self, ready: ReadyModel, units: Mapping[str, str], vocabulary: Vocabulary) -> None:
         self.report: Report = ready.report
         self.manifest: Manifest = ready.model.manifest
-        channels = self.manifest.inputs[0].channels
+        channels = self.manifest.channels
         self._names = tuple(channel.name for channel in channels)
         for name in units:
             if name not in self._names:

@@ -139,19 +139,19 @@ class _Trial:
             "compatibility", checks.compatibility, manifest, setting.profile, setting.machine, version
         )
         provider = setting.profile.providers[0]
-        session = self._check("provider", checks.provider, bundle, manifest, variant, setting)
+        sessions = self._check("provider", checks.provider, bundle, manifest, variant, setting)
         self.facts |= {
             "onnxruntime": version or "none", "provider": provider.name, "profile": setting.profile.name,
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
         }  # fmt: skip
-        self._check("placement", checks.placement, session, provider)
+        self._check("placement", checks.placement, sessions, provider)
         goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)
         conversions = self._check("bindings", checks.bindings, manifest, setting.bindings)
         self.facts["conversions"] = dict(conversions.by_line) if conversions else {}
         model = None
-        if bundle is not None and manifest is not None and variant is not None and session is not None:
-            model = Model(manifest, variant, bundle.digest, session)
+        if bundle is not None and manifest is not None and variant is not None and sessions is not None:
+            model = Model(manifest, variant, bundle.digest, sessions.model, sessions.prepare)
         for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
             self._check(name, getattr(checks, name), model, goldens, provider.name)
         self._check("latency", checks.latency, model, goldens, setting.profile, tier="wanted")

@@ -24,11 +24,15 @@ from edge_runtime.engine import session as engine
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, InternalError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.line import Model
+from edge_runtime.flow.preprocess import make_preprocess
+from edge_runtime.run import comparison
 from edge_runtime.run import goldens as stages
+from edge_runtime.run.comparison import Difference
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
-from edge_runtime.spec.manifest import Manifest, Variant, parse
+from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resolve
+from edge_runtime.spec.variant import Variant
 
 if TYPE_CHECKING:
     from edge_runtime.run.boot import Setting
@@ -44,6 +48,13 @@ class NotChecked(Exception):
         self.found = found
         self.why = why
         super().__init__(found, why)
+
+
+class Sessions(NamedTuple):
+    """The model's session, and that of the author's own preprocessing where the bundle has one."""
+
+    model: engine.Session
+    prepare: engine.Session | None
 
 
 class Conversions(NamedTuple):
@@ -79,6 +90,14 @@ def manifest(bundle: VerifiedBundle, *, inject: bool) -> tuple[Manifest, str, st
     if inject:
         data = data.replace(b'"must_understand"', b'"must_understood"', 1).replace(b'"schema"', b'"scheme"', 1)
     found = parse(data)
+    try:
+        if found.preprocess_onnx is None:
+            make_preprocess(found)
+    except ValueError as error:
+        raise BundleError(
+            subject="manifest.json, steps", found=str(error), expected="steps that give the shapes stated",
+            todo=_BUILD_AGAIN,
+        ) from error  # fmt: skip
     absent = sorted(found.files() - set(bundle.files))
     if absent:
         raise BundleError(
@@ -104,7 +123,8 @@ def compatibility(
     found: Manifest, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
 ) -> tuple[Variant, str, str]:
     """A variant that this onnxruntime, this profile and this processor can serve."""
-    variant = found.variants[0]
+    provider = profile.providers[0].name
+    variant = next((one for one in found.variants if _suits(one, provider, profile, machine)), found.variants[0])
     max_ir_version, max_opset = engine.newest_taken(runtime)
     ir_version = max_ir_version + 1 if inject else variant.ir_version
     if ir_version > max_ir_version:
@@ -112,7 +132,6 @@ def compatibility(
     opset = variant.opsets.get("ai.onnx", 0)
     if not engine.MIN_OPSET <= opset <= max_opset:
         _too_new(f"variant {variant.name}, opset", opset, f"{engine.MIN_OPSET} to {max_opset}", runtime)
-    provider = profile.providers[0].name
     if provider not in variant.tolerances:
         _unfit(
             f"variant {variant.name}, provider", provider, f"one its tolerances name: {', '.join(variant.tolerances)}"
@@ -133,6 +152,12 @@ def compatibility(
         f"variant {variant.name}, IR {variant.ir_version}, opset {opset}",
         f"IR to {max_ir_version}, opset to {max_opset}, profile {profile.name}",
     )
+
+
+def _suits(variant: Variant, provider: str, profile: DeviceProfile, machine: Machine) -> bool:
+    """Whether a variant is for this provider and processor; the profile may name the one it wants."""
+    named = profile.variant is None or profile.variant == variant.name
+    return named and provider in variant.tolerances and set(variant.isa) <= (machine.isa or frozenset())
 
 
 def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
@@ -161,7 +186,7 @@ def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
 
 def provider(
     bundle: VerifiedBundle, found: Manifest, variant: Variant, setting: "Setting", *, inject: bool
-) -> tuple[engine.Session, str, str]:
+) -> tuple[Sessions, str, str]:
     """The session that will serve is created on the provider, from the very bytes that were hashed."""
     choice = setting.profile.providers[0]
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
@@ -171,23 +196,53 @@ def provider(
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
         threads=setting.profile.intra_threads,
         quant_precision=precise,
+        takes_nan=any(channel.when_missing == "pass" for channel in found.channels),
     )
-    one = found.inputs[0]
-    stated = [(one.tensor, tuple(one.shape), one.dtype)]
-    if [(name, _sizes(shape), dtype) for name, shape, dtype in session.inputs] != [
-        (name, _sizes(shape), dtype) for name, shape, dtype in stated
-    ]:
-        _unfit("the model's inputs", str(session.inputs), str(stated))
+    _same_inputs(session, found)
     outputs = [name for name, _, _ in session.outputs]
     if outputs != list(variant.model_outputs):
         _unfit("the model's outputs", ", ".join(outputs), ", ".join(variant.model_outputs))
     kernels = ", with x64quantprecision" if precise else ""
-    return session, f"{choice.name}, {setting.profile.intra_threads} thread{kernels}", f"profile {setting.profile.name}"
+    prepare = None
+    if found.preprocess_onnx is not None:
+        prepare = engine.open_session(bundle.files[found.preprocess_onnx.model], threads=setting.profile.intra_threads)
+        made = sorted(name for name, _, _ in prepare.outputs)
+        if made != sorted(one.tensor for one in found.inputs):
+            _unfit("preprocess.onnx, outputs", ", ".join(made), "the model's inputs by name")
+    return (
+        Sessions(session, prepare),
+        f"{choice.name}, {setting.profile.intra_threads} thread{kernels}",
+        f"profile {setting.profile.name}",
+    )
 
 
-def placement(session: engine.Session, choice: ProviderChoice, *, inject: bool) -> tuple[bool, str, str]:
+def _same_inputs(session: engine.Session, found: Manifest) -> None:
+    """Hold the tensors the model takes against those the manifest feeds, whatever their order and dimension names."""
+    stated = {one.tensor: (_sizes(one.shape), one.dtype) for one in found.inputs}
+    for state in found.state:
+        shape: list[int | None] = list(state.shape)
+        shape.insert(state.batch_axis, None)
+        stated[state.input] = (tuple(shape), state.dtype)
+    taken = {name: (_sizes(shape), dtype) for name, shape, dtype in session.inputs}
+    # A batch dimension that the model fixes at 1 is served one by one.
+    if found.batch_sizes == (1,):
+        stated = {
+            name: (_with_batch(sizes, taken.get(name, (sizes, ""))[0]), dtype)
+            for name, (sizes, dtype) in stated.items()
+        }
+    if taken != stated:
+        _unfit("the model's inputs", str(taken), str(stated))
+
+
+def _with_batch(stated: tuple[int | None, ...], taken: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    if len(stated) != len(taken):
+        return stated
+    return tuple(1 if one == 1 and other is None else other for one, other in zip(taken, stated, strict=True))
+
+
+def placement(sessions: Sessions, choice: ProviderChoice, *, inject: bool) -> tuple[bool, str, str]:
     """Every node runs where the profile says, but for the share it allows elsewhere."""
-    placed = session.placement
+    placed = sessions.model.placement
     if inject:
         placed = Counter({"AnotherExecutionProvider": placed.total()})
     elsewhere = placed.total() - placed[choice.name]
@@ -205,11 +260,11 @@ def goldens(bundle: VerifiedBundle, found: Manifest, variant: Variant, *, inject
     """The stored cases can be read and are for these channels, tensors, answers and flags, no fewer and no more."""
     data = bundle.files[variant.goldens]
     stored = decode_goldens(data[:-1] if inject else data, subject=variant.goldens)
-    channels = [channel.name for channel in found.inputs[0].channels]
+    channels = [channel.name for channel in found.channels]
     answers = [output.name for output in found.outputs]
     for what, there, wanted in (
         ("channels", stored.channels, channels),
-        ("tensors", stored.tensors, [one.tensor for one in found.inputs]),
+        ("tensors", stored.tensors, [*(one.tensor for one in found.inputs), *(one.input for one in found.state)]),
         ("outputs", stored.outputs, variant.model_outputs),
         ("answers", stored.answers, answers),
         ("units of answers", stored.answer_units, answers),
@@ -226,7 +281,9 @@ def goldens(bundle: VerifiedBundle, found: Manifest, variant: Variant, *, inject
 def units(found: Manifest, stored: Goldens, *, inject: bool) -> tuple[bool, str, str]:
     """Every unit of the contract and of the goldens is known, and the goldens' convert to the contract's."""
     used = set()
-    for channel in found.inputs[0].channels:
+    for channel in found.channels:
+        if channel.form != "number":
+            continue
         column = stored.channels.index(channel.name)
         texts = {row[column] for row in stored.units} | ({"furlong"} if inject else set())
         for text in sorted(texts):
@@ -255,11 +312,13 @@ def bindings(
     """Each line delivers every channel, in a unit that converts; what converts how is in the report."""
     if not lines and not inject:
         raise NotChecked("no line", "no device file names a line for this bundle; give one with --config")
-    channels = found.inputs[0].channels
+    channels = found.channels
     names = [channel.name for channel in channels]
     if inject:
-        wrong = "m" if resolve(channels[0].unit).dimension != resolve("m").dimension else "K"
-        lines = {"injected": {name: ChannelBinding(field=name, unit=wrong) for name in names}}
+        # A unit no table knows, so that it fails for a channel of any kind; without a channel of numbers, a name too many.
+        lines = {"injected": {name: ChannelBinding(field=name, unit="furlong") for name in names}}
+        if all(channel.form != "number" for channel in channels):
+            lines = {"injected": {**lines["injected"], "one_too_many": ChannelBinding(field="x")}}
     by_line = {}
     for line, bound in lines.items():
         if sorted(bound) != sorted(names):
@@ -280,28 +339,24 @@ def golden_tensor(model: Model, stored: Goldens, _provider: str, *, inject: bool
         raw[-1, -1] += 1e-3 * (1 + np.abs(raw[-1, -1]))
         stored = replace(stored, raw=raw)
     found = stages.passage(model, stored, 1)
-    return _judged("input tensor", stages.compare_tensors(found, stored, model.manifest))
+    return _judged("input tensor", comparison.compare_tensors(found.tensors, stored, model.manifest))
 
 
 def golden_output(model: Model, stored: Goldens, name: str, *, inject: bool) -> tuple[bool, str, str]:
     """Stage two: the stored tensors, through the session that will serve, give the stored outputs."""
-    tensor_name = model.manifest.inputs[0].tensor
-    tensors = stored.tensors.get(tensor_name)
-    if tensors is None:
-        _unfit("goldens", f"no tensor {tensor_name}", "one a case")
-    if inject:
-        tensors = tensors[::-1].copy()
-    outputs = model.infer({tensor_name: tensors})
+    tensors = {name: values[::-1] if inject else values for name, values in stored.tensors.items()}
+    outputs = stages.outputs_of(model, tensors)
     tolerance = model.variant.tolerances[name]
-    value, measured, limit = _judged("model output", stages.compare_outputs(outputs, stored, tolerance, model.variant))
-    reference = stages.distance_to_reference(outputs, stored, model.manifest)
+    difference = comparison.compare_outputs(outputs, stored, tolerance, model.variant)
+    value, measured, limit = _judged("model output", difference)
+    reference = comparison.distance_to_reference(outputs, stored, model.manifest)
     return value, f"{measured}; from the source framework: {reference}", limit
 
 
 def golden_answer(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
     """Stage three: the stored outputs give the stored answers and flags."""
     outputs = {name: values[::-1] if inject else values for name, values in stored.outputs.items()}
-    return _judged("answer", stages.compare_answers(outputs, stored, model.manifest))
+    return _judged("answer", comparison.compare_answers(outputs, stored, model.manifest))
 
 
 def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) -> tuple[bool, str, str]:
@@ -311,7 +366,9 @@ def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) ->
     for size in model.manifest.batch_sizes:
         cases = replace(stored, raw=stored.raw[::-1], units=stored.units[::-1]) if inject else stored
         found = stages.passage(model, cases, size)
-        result = _judged(f"batches of {size}", stages.compare_whole(found, stored, model, tolerance))
+        answers = [answer.outputs for answer in found.answers]
+        difference = comparison.compare_whole(found.outputs, answers, stored, model.manifest, model.variant, tolerance)
+        result = _judged(f"batches of {size}", difference)
     sizes = ", ".join(str(size) for size in model.manifest.batch_sizes)
     if result is None:
         raise InternalError(subject="batch sizes", found="none", expected="at least 1", todo="report this")
@@ -328,8 +385,7 @@ def negative_goldens(model: Model, stored: Goldens, _provider: str, *, inject: b
 
 def latency(model: Model, stored: Goldens, profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:
     """One inference at batch 1 takes no longer than the bundle and the profile allow."""
-    name = model.manifest.inputs[0].tensor
-    one = {name: stored.tensors[name][:1]}
+    one = stages.feeds_of(model, {name: values[:1] for name, values in stored.tensors.items()})
     times = []
     for _ in range(_LATENCY_RUNS):
         begun = time.perf_counter()
@@ -369,7 +425,7 @@ def _resident_mb() -> float | None:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6  # 4 KiB on most machines, 16 KiB on a Raspberry Pi 5
 
 
-def _judged(subject: str, difference: stages.Difference) -> tuple[bool, str, str]:
+def _judged(subject: str, difference: Difference) -> tuple[bool, str, str]:
     if not difference.holds:
         raise BundleError(
             subject=subject, found=difference.measured, expected=difference.limit,

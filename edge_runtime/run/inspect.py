@@ -13,7 +13,12 @@ from edge_runtime.bundle.golden import decode as decode_goldens
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.errors import BundleError
-from edge_runtime.spec.manifest import Band, Channel, Manifest, Output, Step, Tolerance, Variant, encode, parse
+from edge_runtime.spec.frozen import Band
+from edge_runtime.spec.inputs import Channel
+from edge_runtime.spec.manifest import Manifest, encode, parse
+from edge_runtime.spec.outputs import Destandardize, Output
+from edge_runtime.spec.steps import Step
+from edge_runtime.spec.variant import Tolerance, Variant
 
 _UNSIGNED = {
     "absent": "not checked: there is none",
@@ -54,13 +59,19 @@ def describe(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
         yield f"input {model_input.tensor} ({model_input.dtype}: {shape})"
         yield from _table([_CHANNEL_HEAD, *(_channel_row(channel) for channel in model_input.channels)])
     yield from _window_lines(manifest)
-    yield ""
-    yield "preprocessing, in float64 with stored constants"
-    names = [channel.name for channel in manifest.inputs[0].channels]
-    for step in manifest.preprocess:
-        yield from _step_lines(step, names)
-    if not manifest.preprocess:
-        yield "  none"
+    for model_input in manifest.inputs:
+        yield ""
+        yield f"preprocessing to {model_input.tensor}, in float64 with stored constants"
+        for step in model_input.steps:
+            yield from _step_lines(step, [channel.name for channel in model_input.channels])
+        if manifest.preprocess_onnx:
+            yield f"  the author's own, {manifest.preprocess_onnx.model}"
+        elif not model_input.steps:
+            yield "  none"
+    for state in manifest.state:
+        yield ""
+        again = "anew after a gap" if state.reset == "gap" else "never anew"
+        yield f"state {state.input} of shape {state.shape}: from {state.output} of the call before, {again}"
     for output in manifest.outputs:
         yield from _output_lines(output)
     for variant in manifest.variants:
@@ -69,12 +80,17 @@ def describe(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
     yield from _provenance_lines(manifest)
 
 
+_SHOWN = 16
+
 _CHANNEL_HEAD: Row = ("channel", "unit", "trained", "tolerated", "physical", "unit undeclared", "stuck after")
 
 
 def _channel_row(channel: Channel) -> Row:
     unit = channel.unit + (" (difference)" if channel.kind == "difference" else "")
-    bands = (_band(band) for band in (channel.trained, channel.tolerated, channel.physical))
+    if channel.form != "number":
+        words = ", ".join(channel.categories) if channel.categories else f"{channel.dtype} {channel.shape}"
+        return (channel.name, channel.form, words, "", "", "", "")
+    bands = (_band(band) for band in channel.bands)
     stuck = f"{channel.stuck_after} equal" if channel.stuck_after else "not judged"
     return (channel.name, unit, *bands, channel.when_undeclared, stuck)
 
@@ -99,6 +115,10 @@ def _window_lines(manifest: Manifest) -> Iterator[str]:
 def _step_lines(step: Step, names: Sequence[str]) -> Iterator[str]:
     yield f"  {step.step}"
     constants = {key: values for key, values in step if key != "step"}
+    if not all(isinstance(values, tuple) and len(values) == len(names) for values in constants.values()):
+        for key, values in constants.items():
+            yield f"    {key}: {values if not isinstance(values, tuple) or len(values) < _SHOWN else f'{len(values)} numbers'}"
+        return
     rows = [(name, *(f"{values[at]!r}" for values in constants.values())) for at, name in enumerate(names)]
     yield from _table([("channel", *constants), *rows], indent="    ")
 
@@ -107,7 +127,11 @@ def _output_lines(output: Output) -> Iterator[str]:
     yield ""
     yield f"output {output.name} [{output.unit}]: {output.meaning}"
     for step in output.postprocess:
-        yield f"  {step.step}: y * {step.std!r} + {step.mean!r}"
+        yield (
+            f"  {step.step}: y * {step.std!r} + {step.mean!r}" if isinstance(step, Destandardize) else f"  {step.step}"
+        )
+    if output.labels:
+        yield f"  labels: {', '.join(output.labels)}"
     for flag in output.flags:
         back = "at or above" if flag.side == "below" else "at or below"
         yield f"  flag {flag.name}: on {flag.side} {flag.on:g} {output.unit}, off again {back} {flag.off:g}"

@@ -58,7 +58,7 @@ class Lane:
         manifest = ready.model.manifest
         self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder)
         self._ages = self.source.live and not event_time
-        channels = manifest.inputs[0].channels
+        channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
         self.line = Line(
             name=config.name,

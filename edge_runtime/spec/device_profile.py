@@ -43,6 +43,7 @@ class DeviceProfile(BaseModel):
     )
     providers: tuple[ProviderChoice, ...] = Field(min_length=1, description="The first that works and fits serves.")
     intra_threads: int = Field(default=1, ge=1, le=256, description="Threads inside one inference.")
+    variant: str | None = Field(default=None, description="The bundle's variant to serve; absent: the first that fits.")
     isa: tuple[IsaFeature, ...] = Field(default=(), description="CPU features the machine must have.")
     memory_mb: int | None = Field(default=None, ge=1, description="MiB the process may have; absent: not checked.")
     latency_p99_ms: FiniteFloat | None = Field(

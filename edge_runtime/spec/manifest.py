@@ -5,263 +5,27 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from edge_runtime.errors import BundleError
+from edge_runtime.spec.frozen import FileName, Frozen, Name, PositiveFloat, Sha256
+from edge_runtime.spec.inputs import MAX_WIDTH, Channel, Input, StateTensor, Window
+from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.variant import Variant
 
 SCHEMA: Literal["edge-runtime/bundle/1"] = "edge-runtime/bundle/1"
 
 # Everything version 1 can express; what this runtime does not implement yet is refused by its name.
 FEATURES = ("variants", "state", "multiple_inputs", "multiple_outputs", "opaque", "preprocess_onnx", "signature")
-IMPLEMENTED: frozenset[str] = frozenset()
+IMPLEMENTED = frozenset({"variants", "state", "multiple_inputs", "multiple_outputs", "opaque", "preprocess_onnx"})
 
 # The keys an answer has anyway: an output must not be called like one of them, nor a flag like a key of an output.
 ANSWER_KEYS = frozenset(("time", "stream", "seq", "id", "flags", "run", "stuck", "age_s", "carry"))
-OUTPUT_KEYS = frozenset(("value", "unit"))
+OUTPUT_KEYS = frozenset(("value", "unit", "score"))
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 _MAX_WINDOW_S = 3_155_760_000  # so that its times, in Unix nanoseconds, stay within 64 bits
 _SHOWN = 80
-
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$", description="lower case, digits and underscores")]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="a file of the bundle")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-PositiveFloat = Annotated[FiniteFloat, Field(gt=0)]
-
-
-class Frozen(BaseModel):
-    """What every part of a manifest shares: frozen, and an unknown key is an error, never ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
-
-
-class Band(Frozen):
-    """A closed range, both ends included, in the channel's contract unit."""
-
-    min: FiniteFloat
-    max: FiniteFloat
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.min < self.max:
-            raise ValueError(f"min {self.min:g} must be below max {self.max:g}")
-        return self
-
-    def holds(self, inner: "Band") -> bool:
-        """Whether ``inner`` lies within this band."""
-        return self.min <= inner.min and inner.max <= self.max
-
-
-class Channel(Frozen):
-    """One named quantity of an input, in its contract unit, with the three bands and the policies."""
-
-    name: Name
-    unit: str = Field(description="UCUM, as docs/units.md lists")
-    kind: Literal["point", "difference"] = Field(
-        default="point", description="a difference (a span of temperature) is converted without the offset"
-    )
-    trained: Band = Field(description="what training saw; outside it an answer is flagged 'extrapolating'")
-    tolerated: Band = Field(description="what the author vouches for; outside it an answer is flagged too")
-    physical: Band = Field(description="what can be at all; outside it the sample is refused")
-    when_undeclared: Literal["refuse", "assume"] = Field(
-        default="refuse", description="what to do where nobody declared the unit; 'assume' is the author's own risk"
-    )
-    stuck_after: Annotated[int, Field(ge=2)] | None = Field(
-        default=None,
-        description="equal values in a row, one more than training ever saw, from which 'stuck' is flagged",
-    )
-
-    @model_validator(mode="after")
-    def _nested(self) -> Self:
-        if not self.physical.holds(self.tolerated):
-            raise ValueError(f"channel {self.name}: the tolerated band must lie within the physical band")
-        if not self.physical.holds(self.trained):
-            raise ValueError(f"channel {self.name}: the trained band must lie within the physical band")
-        return self
-
-
-class Input(Frozen):
-    """One input tensor of the model: its shape, its axes and the channels on its channel axis."""
-
-    tensor: str
-    dtype: Literal["float32", "float16", "int8", "uint8", "int64"]
-    shape: tuple[int | str, ...] = Field(description="a number, or a name for a dynamic dimension")
-    axes: tuple[Literal["batch", "channel", "time", "row", "column"], ...]
-    channels: tuple[Channel, ...] = ()
-    opaque: bool = Field(default=False, description="a tensor without units, taken as it comes")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if len(self.axes) != len(self.shape) or self.axes[:1] != ("batch",) or len(set(self.axes)) != len(self.axes):
-            raise ValueError(f"input {self.tensor}: one distinct axis a dimension is needed, 'batch' first")
-        if self.opaque == bool(self.channels):
-            raise ValueError(f"input {self.tensor}: either channels or opaque = true")
-        names = [channel.name for channel in self.channels]
-        if len(set(names)) != len(names):
-            raise ValueError(f"input {self.tensor}: two channels share a name")
-        if self.channels:
-            size = dict(zip(self.axes, self.shape, strict=True)).get("channel", 1)
-            if size != len(names):
-                raise ValueError(f"input {self.tensor}: {len(names)} channels, but the channel axis has {size}")
-        return self
-
-
-class StateTensor(Frozen):
-    """A recurrent state: an output that is the next call's input, one per stream."""
-
-    input: str
-    output: str
-    dtype: Literal["float32", "float16", "int8", "uint8", "int64"]
-    shape: tuple[int | str, ...]
-    initial: FiniteFloat = 0.0
-
-
-class Window(Frozen):
-    """How many samples make one input, how far it moves, and the pace they must have."""
-
-    length: Annotated[int, Field(ge=1, le=1_000_000)]
-    hop: Annotated[int, Field(ge=1)] = 1
-    period_s: PositiveFloat | None = Field(default=None, description="seconds between samples; absent: not checked")
-    rate_tolerance: Annotated[FiniteFloat, Field(gt=0, lt=0.5)] = Field(
-        default=0.05, description="share of the period a step may differ by before 'rate_off' is flagged"
-    )
-    order: Literal["oldest_first", "newest_first"] = "oldest_first"
-    gap: Literal["refuse"] = Field(default="refuse", description="a window over a missing sample is refused")
-
-
-class Standardize(Frozen):
-    """``(x - mean) / std`` per channel, in float64, with stored constants."""
-
-    step: Literal["standardize"]
-    mean: tuple[FiniteFloat, ...]
-    std: tuple[PositiveFloat, ...]
-
-
-class MinMax(Frozen):
-    """``(x - min) / (max - min)`` per channel, in float64, with stored constants."""
-
-    step: Literal["min_max"]
-    min: tuple[FiniteFloat, ...]
-    max: tuple[FiniteFloat, ...]
-
-    @model_validator(mode="after")
-    def _wide(self) -> Self:
-        if any(not low < high for low, high in zip(self.min, self.max, strict=False)):
-            raise ValueError("min_max: each min must be below its max")
-        return self
-
-
-class Clip(Frozen):
-    """Each channel held within ``min .. max``."""
-
-    step: Literal["clip"]
-    min: tuple[FiniteFloat, ...]
-    max: tuple[FiniteFloat, ...]
-
-
-Step = Annotated[Standardize | MinMax | Clip, Field(discriminator="step")]
-
-
-class Destandardize(Frozen):
-    """``y * std + mean``: from the model's own scale to the output's unit, in float64."""
-
-    step: Literal["destandardize"]
-    mean: FiniteFloat
-    std: PositiveFloat
-
-
-PostStep = Destandardize
-
-
-class Threshold(Frozen):
-    """A flag with hysteresis, one state per stream: on beyond ``on``, off again from ``off`` on."""
-
-    name: Name
-    side: Literal["below", "above"] = Field(description="the flag comes on below, or above, `on`")
-    on: FiniteFloat = Field(description="in the output's unit; a value equal to `on` does not switch the flag on")
-    off: FiniteFloat = Field(description="in the output's unit; a value equal to `off` switches the flag off")
-
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
-        good = self.on <= self.off if self.side == "below" else self.off <= self.on
-        if not good:
-            raise ValueError(f"flag {self.name}: `off` must not lie on the flag's own side of `on`")
-        return self
-
-
-class Output(Frozen):
-    """One answer: which tensor it comes from, what it means, its unit, and how it is made."""
-
-    tensor: str
-    name: Name
-    meaning: str
-    unit: str = Field(description="UCUM; '1' for a number without unit")
-    kind: Literal["point", "difference"] = "point"
-    postprocess: tuple[PostStep, ...] = ()
-    flags: tuple[Threshold, ...] = ()
-
-
-class Tolerance(Frozen):
-    """How far an answer may be from its golden: exactly equal, k output steps, or float."""
-
-    kind: Literal["exact", "steps", "float"]
-    steps: Annotated[int, Field(ge=1)] | None = None
-    rtol: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    atol: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    evidence: str = Field(description="where the tolerance comes from")
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        needs = {"exact": (False, False), "steps": (True, False), "float": (False, True)}[self.kind]
-        given = (self.steps is not None, self.rtol is not None and self.atol is not None)
-        if given != needs or (self.kind != "float" and (self.rtol, self.atol) != (None, None)):
-            raise ValueError(f"tolerance {self.kind}: give `steps` for steps, `rtol` and `atol` for float, no others")
-        return self
-
-
-class Quantization(Frozen):
-    """How the int8 model was made; ``seven_bit_weights`` says that no weight leaves [-64, 64]."""
-
-    format: Literal["QDQ"]
-    activations: Literal["uint8", "int8"]
-    weights: Literal["int8", "uint8"]
-    per_channel: bool
-    reduce_range: bool
-    seven_bit_weights: bool
-    calibration: str
-    samples: Annotated[int, Field(ge=1)]
-    calibration_sha256: Sha256
-
-
-class Scale(Frozen):
-    """The steps of an int8 tensor, in the tensor's own units: how wide one is, and the lowest and highest value."""
-
-    step: PositiveFloat
-    min: FiniteFloat
-    max: FiniteFloat
-
-
-class Variant(Frozen):
-    """One model file under the contract: its precision, what it needs, its goldens and tolerances by provider."""
-
-    name: Name
-    model: FileName
-    goldens: FileName
-    precision: Literal["int8", "float16", "float32", "as_is"]
-    ir_version: Annotated[int, Field(ge=3)]
-    opsets: dict[str, Annotated[int, Field(ge=1)]]
-    operators: tuple[str, ...]
-    model_inputs: tuple[str, ...]
-    model_outputs: tuple[str, ...]
-    isa: tuple[str, ...] = Field(default=(), description="CPU features without which its numbers are not known")
-    tolerances: dict[str, Tolerance] = Field(min_length=1, description="by onnxruntime's provider name")
-    quantization: Quantization | None = None
-    input_clip: dict[str, Band] = Field(
-        default={}, description="by input tensor: what its int8 scale holds, in tensor units; beyond it: 'clipped'"
-    )
-    output_scale: dict[str, Scale] = Field(
-        default={}, description="by output tensor: its int8 scale; an answer at either end of it is 'clipped' too"
-    )
 
 
 class NegativeGolden(Frozen):
@@ -296,6 +60,20 @@ class Needs(Frozen):
     memory_mb: PositiveFloat
 
 
+class PreprocessModel(Frozen):
+    """The author's own preprocessing as standard operators, without state, after the unit step.
+
+    Its one input is the window in contract units, ``(batch, time, numbers)`` or, without a window, ``(batch, numbers)``;
+    its outputs are the model's inputs, by name.
+    """
+
+    model: FileName
+    input: str
+    dtype: Literal["float32", "float64"] = "float32"
+    rtol: Annotated[FiniteFloat, Field(ge=0)] = Field(default=1e-5, description="of the golden tensors")
+    atol: Annotated[FiniteFloat, Field(ge=0)] = 1e-5
+
+
 class Manifest(Frozen):
     """The whole manifest; made by ``parse`` from bytes that were verified."""
 
@@ -307,11 +85,10 @@ class Manifest(Frozen):
     description: str
     provenance: Provenance
     variants: tuple[Variant, ...] = Field(min_length=1)
-    inputs: tuple[Input, ...] = Field(min_length=1)
+    inputs: tuple[Input, ...] = Field(min_length=1, description="a sample's row is their channels, in this order")
     state: tuple[StateTensor, ...] = ()
     window: Window | None = None
-    preprocess: tuple[Step, ...] = ()
-    preprocess_onnx: FileName | None = None
+    preprocess_onnx: PreprocessModel | None = None
     outputs: tuple[Output, ...] = Field(min_length=1)
     batch_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         min_length=1, description="the closed list of batch sizes, ascending, each proven by the goldens"
@@ -320,64 +97,73 @@ class Manifest(Frozen):
     needs: Needs
     annotations: dict[str, str] = {}
 
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Every channel of a sample's row, in order."""
+        return tuple(channel for model_input in self.inputs for channel in model_input.channels)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a sample's row has."""
+        return sum(model_input.width for model_input in self.inputs)
+
+    @property
+    def length(self) -> int:
+        """How many samples one input takes."""
+        return self.window.length if self.window else 1
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         used = features_used(self)
         silent = sorted(used - set(self.must_understand))
         if silent:
             raise ValueError(f"uses {', '.join(silent)} but must_understand does not name it")
-        if len({variant.name for variant in self.variants}) != len(self.variants):
-            raise ValueError("two variants share a name")
-        if len({output.name for output in self.outputs}) != len(self.outputs):
-            raise ValueError("two outputs share a name")
+        _distinct("variants", [variant.name for variant in self.variants])
+        _distinct("outputs", [output.name for output in self.outputs])
+        _distinct("channels", [channel.name for channel in self.channels])
         taken = [output.name for output in self.outputs if output.name in ANSWER_KEYS]
         taken += [flag.name for output in self.outputs for flag in output.flags if flag.name in OUTPUT_KEYS]
         if taken:
             raise ValueError(f"{taken[0]} is a key every answer has; give the output or flag another name")
         if list(self.batch_sizes) != sorted(set(self.batch_sizes)) or self.batch_sizes[0] != 1:
             raise ValueError("batch_sizes must ascend and begin with 1")
-        self._steps_fit()
-        self._window_fits()
+        if self.length * self.width > MAX_WIDTH:
+            raise ValueError(f"a window of {self.length} samples of {self.width} numbers is more than {MAX_WIDTH}")
+        if self.window and self.window.length * (self.window.period_s or 0) > _MAX_WINDOW_S:
+            raise ValueError(f"the window spans more than {_MAX_WINDOW_S} s, a hundred years")
         self._tensors_fit()
-        names = {channel.name for model_input in self.inputs for channel in model_input.channels}
         for golden in self.negative_goldens:
-            if golden.channel is not None and golden.channel not in names:
+            if golden.channel is not None and golden.channel not in {channel.name for channel in self.channels}:
                 raise ValueError(f"negative golden {golden.name}: no channel {golden.channel!r}")
         return self
 
-    def _steps_fit(self) -> None:
-        count = len(self.inputs[0].channels)
-        for step in self.preprocess:
-            constants = [values for key, values in step if key != "step"]
-            if any(len(values) != count for values in constants):
-                raise ValueError(f"step {step.step}: one constant a channel is needed, {count} in all")
-
-    def _window_fits(self) -> None:
-        if self.window and self.window.length * (self.window.period_s or 0) > _MAX_WINDOW_S:
-            raise ValueError(f"the window spans more than {_MAX_WINDOW_S} s, a hundred years")
-        for model_input in self.inputs:
-            sizes = dict(zip(model_input.axes, model_input.shape, strict=True))
-            length = self.window.length if self.window else None
-            if sizes.get("time") != length:
-                raise ValueError(
-                    f"input {model_input.tensor}: the time axis has {sizes.get('time')}, the window {length}"
-                )
-
     def _tensors_fit(self) -> None:
+        """Every tensor named exists in every variant, and is fed or read once."""
+        fed = [model_input.tensor for model_input in self.inputs] + [state.input for state in self.state]
+        _distinct("input tensors", fed)
+        if self.preprocess_onnx and any(model_input.steps for model_input in self.inputs):
+            raise ValueError("preprocess_onnx takes the place of all steps; leave them out")
         for variant in self.variants:
-            for output in self.outputs:
-                if output.tensor not in variant.model_outputs:
-                    raise ValueError(f"output {output.name}: variant {variant.name} has no tensor {output.tensor!r}")
-            for model_input in self.inputs:
-                if model_input.tensor not in variant.model_inputs:
-                    raise ValueError(f"input {model_input.tensor}: variant {variant.name} has no such tensor")
+            read = [output.tensor for output in self.outputs] + [state.output for state in self.state]
+            lacking = sorted(set(read) - set(variant.model_outputs)) + sorted(set(fed) - set(variant.model_inputs))
+            if lacking:
+                raise ValueError(f"variant {variant.name} has no tensor {lacking[0]!r}")
+            unfed = sorted(set(variant.model_inputs) - set(fed))
+            if unfed:
+                raise ValueError(f"variant {variant.name}: nothing feeds its input {unfed[0]!r}")
 
     def files(self) -> frozenset[str]:
         """Every bundle file the manifest names."""
         named = {name for variant in self.variants for name in (variant.model, variant.goldens)}
         if self.preprocess_onnx:
-            named.add(self.preprocess_onnx)
+            named.add(self.preprocess_onnx.model)
         return frozenset(named)
+
+
+def _distinct(what: str, names: list[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"two {what} share the name {twice[0]}")
 
 
 def features_used(manifest: Manifest) -> frozenset[str]:
@@ -387,7 +173,7 @@ def features_used(manifest: Manifest) -> frozenset[str]:
         "state": bool(manifest.state),
         "multiple_inputs": len(manifest.inputs) > 1,
         "multiple_outputs": len(manifest.outputs) > 1,
-        "opaque": any(model_input.opaque for model_input in manifest.inputs),
+        "opaque": any(channel.form == "opaque" for channel in manifest.channels),
         "preprocess_onnx": manifest.preprocess_onnx is not None,
     }
     return frozenset(name for name, is_used in used.items() if is_used)

@@ -1,6 +1,18 @@
 """What one frame says once decoded, or why it says nothing; a reading still carries the sender's numbers and units."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Gridded(NamedTuple):
+    """An array that came with the places of its points, both as they were sent."""
+
+    values: Sequence[float]
+    grid: Sequence[float]
+
+
+Value = Any
+"""One channel of a reading: a number, a category's word, an array of numbers (also a numpy one), or None for missing."""
 
 
 class Reading(NamedTuple):
@@ -12,7 +24,7 @@ class Reading(NamedTuple):
     ``carry`` holds the fields that pass through to the answer untouched, as (name, text or number) pairs.
     """
 
-    values: tuple[float | None, ...]
+    values: tuple[Value, ...]
     time_ns: int | None = None
     stream: str = ""
     units: tuple[str | None, ...] | None = None
@@ -24,7 +36,8 @@ class Rejection(NamedTuple):
 
     Reasons of decoding: bad_encoding, too_long, wrong_columns, bad_json, no_match, missing_field, not_a_number,
     bad_time, bad_status. Reasons of the contract: missing, not_finite, undeclared_unit, unknown_unit,
-    wrong_dimension, beyond_physical, time_back, time_missing. Reason of a window: gap.
+    wrong_dimension, beyond_physical, time_back, time_missing,
+    wrong_shape, other_grid, unknown_category, beyond_dtype. Reason of a window: gap.
     """
 
     reason: str

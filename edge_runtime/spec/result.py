@@ -11,6 +11,10 @@ STUCK = 16
 RATE_OFF = 32
 RESTARTED = 64
 ASSUMED_UNIT = 128
+HELD = 256
+FILLED = 512
+MISSING = 1024
+RESAMPLED = 2048
 FLAG_NAMES = {
     CONVERTED: "converted",
     EXTRAPOLATING: "extrapolating",
@@ -20,6 +24,10 @@ FLAG_NAMES = {
     RATE_OFF: "rate_off",
     RESTARTED: "restarted",
     ASSUMED_UNIT: "assumed_unit",
+    HELD: "held",
+    FILLED: "filled",
+    MISSING: "missing",
+    RESAMPLED: "resampled",
 }
 
 
@@ -29,12 +37,16 @@ def flag_names(bits: int) -> list[str]:
 
 
 class OutputValue(NamedTuple):
-    """One output of one answer: its value in ``unit`` (UCUM) and its named flags."""
+    """One output of one answer: its value in ``unit`` (UCUM), a label's score, and its named flags.
+
+    ``value`` is a number, a label's text, or a tuple of numbers for a vector.
+    """
 
     name: str
-    value: float
+    value: float | str | tuple[float, ...]
     unit: str
     flags: tuple[tuple[str, bool], ...] = ()
+    score: float | None = None
 
 
 class Answer(NamedTuple):

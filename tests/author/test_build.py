@@ -49,14 +49,14 @@ def test_the_examples_errors(name: str, float32: float, bundle: float, furthest:
 def test_trained_bands_hold_what_the_author_computed(name: str) -> None:
     manifest = parse((ROOT / "bundles" / name / "manifest.json").read_bytes())
     stated = json.loads((ROOT / "examples" / name / "constants.json").read_text())["channels"]
-    for channel, one in zip(manifest.inputs[0].channels, stated, strict=True):
+    for channel, one in zip(manifest.channels, stated, strict=True):
         assert channel.name == one["name"]
         assert channel.trained.min == pytest.approx(one["train_min"], rel=1e-7)
         assert channel.trained.max == pytest.approx(one["train_max"], rel=1e-7)
         assert [channel.tolerated.min, channel.tolerated.max] == one["tolerated"]
         assert [channel.physical.min, channel.physical.max] == one["physical"]
-    assert list(manifest.preprocess[0].mean) == [one["mean"] for one in stated]  # type: ignore[union-attr]
-    assert list(manifest.preprocess[0].std) == [one["std"] for one in stated]  # type: ignore[union-attr]
+    assert list(manifest.inputs[0].steps[0].mean) == [one["mean"] for one in stated]  # type: ignore[union-attr]
+    assert list(manifest.inputs[0].steps[0].std) == [one["std"] for one in stated]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("precision", ["int8", "float32", "as_is"])

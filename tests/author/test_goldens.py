@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from edge_runtime.author.goldens import choose_cases, corners, default_units, make_goldens, negative_goldens
 from edge_runtime.bundle.golden import Goldens, decode, encode
-from edge_runtime.spec.manifest import Band, Channel, Manifest, Window, parse
+from edge_runtime.spec.frozen import Band
+from edge_runtime.spec.inputs import Channel, Window
+from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.units import conversion, resolve
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
@@ -44,7 +46,7 @@ def test_corners_reach_every_end_and_never_stand_still(count: int, length: int) 
 @pytest.mark.parametrize("name", ["frost", "dewpoint"])
 def test_every_value_comes_back_from_its_own_unit(name: str) -> None:
     manifest, goldens = _bundle(name)
-    channels = manifest.inputs[0].channels
+    channels = manifest.channels
     for case, units in enumerate(goldens.units):
         for at, (channel, code) in enumerate(zip(channels, units, strict=True)):
             have, want = resolve(code), resolve(channel.unit)
@@ -67,7 +69,7 @@ def test_tensors_come_from_the_values_in_their_own_units_to_the_last_bit(name: s
         for at, (channel, code) in enumerate(zip(model_input.channels, units, strict=True)):
             a, b = conversion(resolve(code), resolve(channel.unit))
             contract[case, :, at] = a * goldens.raw[case, :, at] + b
-    (step,) = manifest.preprocess
+    (step,) = manifest.inputs[0].steps
     tensor = (contract - np.array(step.mean)) / np.array(step.std)
     tensor = tensor.transpose(0, 2, 1) if manifest.window else tensor[:, 0]
     assert np.array_equal(goldens.tensors[model_input.tensor], tensor.astype(np.float32))
@@ -123,7 +125,7 @@ def test_a_corner_that_would_round_out_of_the_physical_band_stays_in_the_contrac
     for narrow in bands:
         channels = tuple(
             channel.model_copy(update={"physical": narrow, "tolerated": narrow} if channel.unit == "Cel" else {})
-            for channel in manifest.inputs[0].channels
+            for channel in manifest.channels
         )
         model_input = manifest.inputs[0].model_copy(update={"channels": channels})
         narrowed = manifest.model_copy(update={"inputs": (model_input,)})

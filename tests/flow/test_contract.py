@@ -6,7 +6,8 @@ import pytest
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.contract import MAX_REMEMBERED_UNITS, Contract, Judged
 from edge_runtime.spec.binding import ChannelBinding, Correction
-from edge_runtime.spec.manifest import Band, Channel
+from edge_runtime.spec.frozen import Band
+from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.reading import Reading, Rejection
 from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING
 

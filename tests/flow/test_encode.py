@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.encode import ALWAYS, SOMETIMES, make_encoder
-from edge_runtime.spec.manifest import ANSWER_KEYS, Output, Threshold
+from edge_runtime.spec.manifest import ANSWER_KEYS
+from edge_runtime.spec.outputs import Output, Threshold
 from edge_runtime.spec.result import FLAG_NAMES, Answer, OutputValue
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
 

@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.ledger import Ledger
-from edge_runtime.flow.postprocess import Postprocess, scalars, switched
+from edge_runtime.flow.postprocess import Postprocess, switched
 from edge_runtime.flow.preprocess import make_preprocess
-from edge_runtime.spec.manifest import Threshold
+from edge_runtime.spec.outputs import Threshold
 from tests.rig import tiny
 
 VALUES = np.array([[[10.0, 50.0], [20.0, 60.0]]])
 
 
 def tensor_of(**changes):
-    return make_preprocess(tiny.manifest(**changes))(VALUES)
+    return make_preprocess(tiny.manifest(**changes))(VALUES)["x"]
 
 
 def test_steps_are_applied_and_the_axes_put_in_the_model_s_order():
@@ -37,8 +37,8 @@ def test_steps_follow_their_order():
         {"step": "clip", "min": [0.0, 0.0], "max": [15.0, 55.0]},
         {"step": "min_max", "min": [0.0, 50.0], "max": [10.0, 60.0]},
     ]
-    assert tensor_of(preprocess=steps).tolist() == [[[1.0, 1.5], [0.0, 0.5]]]
-    assert tensor_of(preprocess=steps[::-1]).tolist() == [[[1.0, 2.0], [0.0, 1.0]]]
+    assert tensor_of(steps=steps).tolist() == [[[1.0, 1.5], [0.0, 0.5]]]
+    assert tensor_of(steps=steps[::-1]).tolist() == [[[1.0, 2.0], [0.0, 1.0]]]
 
 
 def test_the_input_is_never_written_to():
@@ -50,7 +50,7 @@ def test_the_input_is_never_written_to():
 def test_the_arithmetic_is_float64_and_the_cast_comes_last():
     steps = [{"step": "standardize", "mean": [101_325.0, 0.0], "std": [50.0, 1.0]}]
     values = np.array([[[101_325.000_1, 0.0], [101_325.0, 0.0]]])
-    assert make_preprocess(tiny.manifest(preprocess=steps))(values)[0, 0, 0] == np.float32(
+    assert make_preprocess(tiny.manifest(steps=steps))(values)["x"][0, 0, 0] == np.float32(
         (101_325.000_1 - 101_325.0) / 50.0
     )
 
@@ -71,7 +71,7 @@ def test_hysteresis_at_and_around_its_ends(side, on, off, values, states):
 
 def test_an_answer_is_destandardized_in_float64():
     post = Postprocess(tiny.manifest())
-    rows = scalars({"y": np.array([[0.1]], dtype=np.float32)})
+    rows = post.make({"y": np.array([[0.1]], dtype=np.float32)})
     values, after = post.answer(rows, 0, post.fresh)
     assert values[0].value == float(np.float32(0.1)) * 10.0
     assert after == (True,)

@@ -16,7 +16,9 @@ class Rule(WindowRule):
     __slots__ = ()
 
     def __init__(self, length=3, hop=1, period_s=10.0, limits=((0, 4),)):
-        self.length, self.hop, self.names, self.limits = length, hop, ("a", "b"), tuple(limits)
+        self.length, self.hop, self.width = length, hop, 2
+        self.limits = tuple((column, limit, "ab"[column]) for column, limit in limits)
+        self.remembered, self.has_hold, self.states = max(length, REMEMBERED), False, ()
         self.period_ns = round(period_s * NS) if period_s else None
         period = self.period_ns or 0
         self.step_min_ns, self.step_max_ns = period // 2, period * 3 // 2

@@ -46,7 +46,7 @@ def dewpoint(*, batch_sizes=None, max_bytes=4096) -> Line:
 def _line(bundle, decode, bound, batch_sizes, infer, max_bytes) -> Line:
     served = infer or model(bundle)
     return Line(
-        name=bundle.name, model=served, contract=Contract(served.manifest.inputs[0].channels, bound),
+        name=bundle.name, model=served, contract=Contract(served.manifest.channels, bound),
         framing=make_framing(Framing(max_bytes=max_bytes), "utf-8"), decoder=make_decoder(decode, bound),
         batch_sizes=batch_sizes,
     )  # fmt: skip

@@ -93,7 +93,7 @@ def _int8_bytes(name):
     bound = {c: ChannelBinding(field=COLUMNS[c], unit=unit) for c, unit in (US_UNITS | units).items()}
     line = Line(
         name="frost", model=Model(manifest, manifest.variants[0], "0" * 64, record),
-        contract=Contract(manifest.inputs[0].channels, bound), framing=make_framing(Framing(), "utf-8"),
+        contract=Contract(manifest.channels, bound), framing=make_framing(Framing(), "utf-8"),
         decoder=make_decoder(
             CsvDecode(format="csv", columns="header", time=TimeField(field="time", format="iso8601")), bound
         ),

@@ -10,7 +10,7 @@ def flips(files: Mapping[str, bytes], per_file: int, seed: int) -> Iterator[dict
     A file of at most `per_file` bytes is changed at each of its bytes; an empty file is passed over. The change is an
     exclusive or with a random pattern, never zero.
     """
-    chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
+    chance = random.Random(seed)
     for name in sorted(files):
         data = files[name]
         for place in sorted(chance.sample(range(len(data)), min(per_file, len(data)))):

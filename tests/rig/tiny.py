@@ -1,6 +1,6 @@
 """A tiny contract with a model that a test can compute in its head: the answer is the mean of channel `a` over the window."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,11 @@ from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, Framing
 from edge_runtime.spec.manifest import Manifest
 
 
+STEPS = ({"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]},)
+
+
 def manifest(
-    *, length: int = 2, hop: int = 1, flags: bool = True, sizes: tuple[int, ...] = (1, 2, 4), **changes: Any
+    *, length: int = 2, hop: int = 1, flags: bool = True, sizes: tuple[int, ...] = (1, 2, 4), steps: Sequence[Mapping[str, Any]] = STEPS, **changes: Any
 ) -> Manifest:
     """Two channels `a` (Cel) and `b` (%), a window of ``length`` samples 10 s apart, standardized; output `mean` in Cel."""
     band = {"min": -50.0, "max": 50.0}
@@ -46,10 +49,10 @@ def manifest(
                     {"name": "a", "unit": "Cel", "stuck_after": 4, **channel},
                     {"name": "b", "unit": "%", **channel},
                 ],
+                "steps": list(steps),
             }
         ],
         "window": {"length": length, "hop": hop, "period_s": 10.0},
-        "preprocess": [{"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]}],
         "outputs": [
             {
                 "tensor": "y", "name": "mean", "meaning": "the mean of a", "unit": "Cel",
@@ -97,7 +100,7 @@ def line(
     return Line(
         name="tiny",
         model=one,
-        contract=Contract(one.manifest.inputs[0].channels, channels),
+        contract=Contract(one.manifest.channels, channels),
         framing=make_framing(Framing(max_bytes=200), decode.encoding),
         decoder=make_decoder(decode, channels),
         batch_sizes=sizes,

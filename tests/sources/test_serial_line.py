@@ -174,7 +174,7 @@ def test_what_arrives_while_it_settles_is_thrown_away(device, start):
 
 
 def Watched(spec, reads):  # noqa: N802 (stands where a class would)
-    from edge_runtime.links.serial_port import open_port  # noqa: PLC0415
+    from edge_runtime.links.serial_port import open_port
 
     port = open_port(spec)
     read = port.read

@@ -323,7 +323,7 @@ def test_siblings_are_of_another_size():
         ("1", [45.0], 0, 1, "point", ("%", "[ppm]", "[ppb]", "[ppth]", "[pptr]")),
     ],
 )
-def test_values_tell_which_sibling_they_fit(unit, values, low, high, kind, codes):  # noqa: PLR0917
+def test_values_tell_which_sibling_they_fit(unit, values, low, high, kind, codes):
     assert fitting(UNITS[unit], values, low, high, kind) == codes
 
 

@@ -1,0 +1,237 @@
+"""Says by how much each stage of the goldens differs, and whether that is within its tolerance; it runs no model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_runtime.bundle.golden import Goldens
+from edge_runtime.errors import BundleError
+from edge_runtime.flow.postprocess import Postprocess, Unusable
+from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.outputs import Destandardize, Output
+from edge_runtime.spec.result import OutputValue
+from edge_runtime.spec.steps import tolerance as steps_tolerance
+from edge_runtime.spec.variant import Tolerance, Variant
+
+Tensors = Mapping[str, NDArray[Any]]
+
+# Adding and multiplying in float64 is exact to the last step; exp and softmax may differ by a few of them.
+ANSWER_RTOL = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One comparison in words: whether it holds, what was measured and the limit it was held against."""
+
+    holds: bool
+    measured: str
+    limit: str
+
+
+def compare_tensors(found: Tensors, goldens: Goldens, manifest: Manifest) -> Difference:
+    """Stage one: raw values with units -> input tensors, those of a recurrent state included."""
+    own = manifest.preprocess_onnx
+    limits = {one.tensor: (own.rtol, own.atol) if own else steps_tolerance(one.steps) for one in manifest.inputs}
+    return _worst(_compare_tensors(found, goldens, limits))
+
+
+def _compare_tensors(
+    found: Tensors, goldens: Goldens, limits: Mapping[str, tuple[float, float]]
+) -> Iterator[Difference]:
+    for name, expected in goldens.tensors.items():
+        # A state comes out of the model itself, so it is as near as the model's outputs are; float32's own distance.
+        rtol, atol = limits.get(name, (1e-5, 1e-5))
+        yield _close(found[name][: len(goldens)], expected, rtol, atol, "tensor units")
+
+
+def compare_outputs(outputs: Tensors, goldens: Goldens, tolerance: Tolerance, variant: Variant) -> Difference:
+    """Stage two: output tensors against the stored ones, by the provider's tolerance class; rows repeat the cases."""
+    return _worst(
+        _within(outputs[name], _repeated(_stored(goldens.outputs, name, "output"), len(outputs[name])), tolerance,
+                _step(variant, name))
+        for name in variant.model_outputs
+    )  # fmt: skip
+
+
+def compare_answers(outputs: Tensors, goldens: Goldens, manifest: Manifest) -> Difference:
+    """Stage three: stored model outputs -> values and flags, each case with fresh hysteresis."""
+    post = Postprocess(manifest)
+    made = post.make(outputs)
+    values: list[tuple[OutputValue, ...]] = []
+    for row in range(len(goldens)):
+        answered = post.answer(made, row, post.fresh)
+        if isinstance(answered, Unusable):
+            return Difference(holds=False, measured=f"{answered.found} in case {row}", limit="an answer")
+        values.append(answered[0])
+    return _worst(
+        one
+        for index, output in enumerate(manifest.outputs)
+        for one in _compare_output([row[index] for row in values], goldens, output, None)
+    )
+
+
+def compare_whole(
+    outputs: Tensors,
+    answers: Sequence[tuple[OutputValue, ...]],
+    goldens: Goldens,
+    manifest: Manifest,
+    variant: Variant,
+    tolerance: Tolerance,
+) -> Difference:
+    """All stages at once: outputs and answers of a passage against the stored ones, by the provider's tolerance class."""
+    if len(answers) != len(next(iter(outputs.values()), ())):
+        return Difference(holds=False, measured=f"{len(answers)} answers", limit="one a case")
+
+    def differences() -> Iterator[Difference]:
+        yield compare_outputs(outputs, goldens, tolerance, variant)
+        for index, output in enumerate(manifest.outputs):
+            allowed = _allowed_answer(goldens, output, tolerance, variant)
+            yield from _compare_output([row[index] for row in answers], goldens, output, allowed)
+
+    return _worst(differences())
+
+
+def distance_to_reference(outputs: Tensors, goldens: Goldens, manifest: Manifest) -> str:
+    """How far the model's outputs are from the source framework's own, over the cases it was asked."""
+    words = []
+    for output in manifest.outputs:
+        reference = goldens.references.get(output.tensor)
+        if reference is None or reference.dtype.kind not in "fiu":
+            continue
+        off = np.abs(outputs[output.tensor][: len(goldens)].astype(np.float64) - reference)
+        affine = all(isinstance(step, Destandardize) for step in output.postprocess)
+        scale = float(np.prod([step.std for step in output.postprocess if isinstance(step, Destandardize)]))
+        known = off[np.isfinite(reference)] * (scale if affine else 1.0)
+        if known.size:
+            unit = output.unit if affine else "in the tensor"
+            words.append(f"{output.name} {known.mean():.3g} {unit} mean, {known.max():.3g} at most")
+    return "; ".join(words) or "no reference stored"
+
+
+def _compare_output(
+    values: Sequence[OutputValue], goldens: Goldens, output: Output, allowed: NDArray[np.float64] | None
+) -> Iterator[Difference]:
+    """One output's values, which repeat the cases; ``allowed`` is how far each case may be off, None for not at all."""
+    unit = goldens.answer_units.get(output.name, "no unit")
+    if unit != output.unit:
+        yield Difference(holds=False, measured=f"{output.name} in {output.unit}", limit=f"{output.name} in {unit}")
+        return
+    expected = _repeated(_stored(goldens.answers, output.name, "answer"), len(values))
+    if output.form == "label":
+        wrong = [row for row, value in enumerate(values) if value.value != str(expected[row])]
+        found = f"{len(wrong)} of {len(values)} labels differ" + (
+            f", case {wrong[0] % len(goldens)}: {values[wrong[0]].value!r}" if wrong else ""
+        )
+        yield Difference(holds=not wrong, measured=found, limit="equal labels")
+        return
+    actual = np.array([value.value for value in values], dtype=np.float64)
+    if actual.shape != expected.shape:
+        yield Difference(
+            holds=False, measured=f"{output.name} of shape {actual.shape}", limit=f"shape {expected.shape}"
+        )
+        return
+    room = 0.0 if allowed is None else _repeated(allowed, len(values))
+    yield _close(actual, expected, ANSWER_RTOL, room, output.unit)
+    if allowed is None or not allowed.any():
+        for at, flag in enumerate(output.flags):
+            wanted = _repeated(_stored(goldens.flags, f"{output.name}.{flag.name}", "flag"), len(values))
+            wrong = [row for row, value in enumerate(values) if value.flags[at][1] != bool(wanted[row])]
+            measured = (
+                f"flag {flag.name} differs in case {wrong[0] % len(goldens)} and {len(wrong) - 1} more" if wrong else ""
+            )
+            yield Difference(holds=not wrong, measured=measured or f"flag {flag.name} equal", limit="equal flags")
+
+
+def _allowed_answer(
+    goldens: Goldens, output: Output, tolerance: Tolerance, variant: Variant
+) -> NDArray[np.float64] | None:
+    """How far a number or vector may be off when its tensor is as far off as the tolerance allows."""
+    stored = _stored(goldens.outputs, output.tensor, "output")
+    if output.form == "label" or tolerance.kind == "exact":
+        return None
+    allowed = _allowed(stored.reshape(len(stored), -1), tolerance, _step(variant, output.tensor))
+    for step in output.postprocess:
+        # Softmax and sigmoid never stretch a difference; an exponential is left to the tensor's own comparison.
+        allowed = allowed * (step.std if isinstance(step, Destandardize) else 1.0)
+    return allowed[:, output.column] if output.form == "number" else allowed
+
+
+def _worst(differences: Iterator[Difference]) -> Difference:
+    last = Difference(holds=False, measured="nothing compared", limit="at least one comparison")
+    first: Difference | None = None
+    for last in differences:
+        if not last.holds:
+            return last
+        first = first or last
+    return first or last
+
+
+def _repeated(expected: NDArray[Any], count: int) -> NDArray[Any]:
+    return expected[np.arange(count) % len(expected)]
+
+
+def _step(variant: Variant, name: str) -> float | None:
+    scale = variant.output_scale.get(name)
+    return None if scale is None else scale.step
+
+
+def _stored(group: Mapping[str, NDArray[Any]], name: str, what: str) -> NDArray[Any]:
+    try:
+        return group[name]
+    except KeyError as error:
+        raise BundleError(
+            subject=f"goldens, {what} {name}", found="none", expected="one a case",
+            todo="have the author build the bundle again",
+        ) from error  # fmt: skip
+
+
+def _close(
+    actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float | NDArray[np.float64], unit: str
+) -> Difference:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return Difference(
+            holds=False, measured=f"{actual.dtype} {actual.shape}", limit=f"{expected.dtype} {expected.shape}"
+        )
+    actual, wanted = actual.astype(np.float64), expected.astype(np.float64)
+    both_missing = np.isnan(actual) & np.isnan(wanted)
+    off = np.where(both_missing, 0.0, np.abs(actual - wanted))
+    over = off - atol - np.where(both_missing, 0.0, rtol * np.abs(wanted))
+    limit = f"{np.max(atol):.3g} + {rtol:g} * |expected|" if np.any(atol) else f"{rtol:g} * |expected|"
+    return Difference(bool((over <= 0).all()), f"{off.max(initial=0.0):.3g} {unit} off at most", limit)
+
+
+def _within(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, step: float | None) -> Difference:
+    if expected.dtype.kind == "U":
+        same = actual.shape == expected.shape and bool((actual.astype(str) == expected).all())
+        return Difference(holds=same, measured="texts equal" if same else "texts differ", limit="equal")
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return Difference(
+            holds=False, measured=f"{actual.dtype} {actual.shape}", limit=f"{expected.dtype} {expected.shape}"
+        )
+    off = np.abs(actual.astype(np.float64) - expected)
+    allowed = _allowed(expected, tolerance, step)
+    rows = int((off > allowed).any(axis=tuple(range(1, off.ndim))).sum())
+    steps = f" ({off.max() / step:.3g} steps)" if step else ""
+    holds = bool((off <= allowed).all())  # a NaN is not within anything
+    measured = f"{off.max():.3g}{steps} off at most" + (f", {rows} of {len(off)} rows beyond" if rows else "")
+    return Difference(holds, measured, _limit(tolerance))
+
+
+def _allowed(expected: NDArray[Any], tolerance: Tolerance, step: float | None) -> NDArray[np.float64]:
+    if tolerance.kind == "exact" or expected.dtype.kind in "iub":
+        # An integer tensor of an exact or float model is a decision or an int8 step; only `steps` lets it move.
+        room = float(tolerance.steps or 0) if tolerance.kind == "steps" else 0.0
+        return np.full(expected.shape, room)
+    if tolerance.kind == "steps":
+        # Half a step more, for the float that carries the steps is itself rounded.
+        return np.full(expected.shape, ((tolerance.steps or 0) + 0.5) * (step or 0.0))
+    return (tolerance.atol or 0.0) + (tolerance.rtol or 0.0) * np.abs(expected.astype(np.float64))
+
+
+def _limit(tolerance: Tolerance) -> str:
+    if tolerance.kind == "float":
+        return f"{tolerance.atol:g} + {tolerance.rtol:g} * |expected|"
+    return "equal" if tolerance.kind == "exact" else f"{tolerance.steps} steps"
