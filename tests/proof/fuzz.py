@@ -26,7 +26,9 @@ def text_time(at: int, step_s: int) -> str:
 def frost_lines(seed: int, count: int) -> Iterator[Fuzzed]:
     """``count`` lines for the station's CSV; about one in four is valid, an hour after the valid one before."""
     chance = random.Random(seed)
-    header = "time,air_temperature_degF,relative_humidity_pct,station_pressure_inHg,wind_speed_mph,solar_irradiance_W_m2"
+    header = (
+        "time,air_temperature_degF,relative_humidity_pct,station_pressure_inHg,wind_speed_mph,solar_irradiance_W_m2"
+    )
     yield Fuzzed(header.encode() + b"\n", NOTHING)
     valid = 0
     last = ""
@@ -83,7 +85,9 @@ def _time(*texts: str, outcome: str):
 def _bad_utf8(chance, cells, _last, _valid):
     line = ",".join(cells).encode()
     at = chance.randrange(len(line))
-    return line[:at] + chance.choice([b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\x80"]) + line[at:], "bad_encoding"
+    return line[:at] + chance.choice([b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\x80"]) + line[
+        at:
+    ], "bad_encoding"
 
 
 def _fewer(chance, cells, _last, _valid):
@@ -190,7 +194,9 @@ def _cut(chance, row):
 
 def _no_object(chance, _row):
     nested = "[" * 2000
-    return chance.choice([b"[]", b"1", b'"x"', b"null", nested.encode(), b'{"a":' * 600, b"{]", b"NaN", b"{}}"]), "bad_json"
+    return chance.choice(
+        [b"[]", b"1", b'"x"', b"null", nested.encode(), b'{"a":' * 600, b"{]", b"NaN", b"{}}"]
+    ), "bad_json"
 
 
 def _foreign_bytes(chance, row):

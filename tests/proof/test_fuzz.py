@@ -68,7 +68,9 @@ def test_the_whole_process_takes_100_000_lines_and_its_memory_stays(kind, journa
         sink = '{ kind = "jsonl", path = "answers.jsonl" }'
         device_file(tmp_path, source='{ kind = "stdin" }', sinks=[sink], journal=f'enabled = "{journal}"')
     else:
-        config.write_text(DEWPOINT_FILE.replace("[line.channels]", f'journal = {{ enabled = "{journal}" }}\n[line.channels]'))
+        config.write_text(
+            DEWPOINT_FILE.replace("[line.channels]", f'journal = {{ enabled = "{journal}" }}\n[line.channels]')
+        )
     outcomes, resident = _stream_through(tmp_path, kind)
     valid = outcomes.count(ANSWER)
     book = ledger(tmp_path)

@@ -97,7 +97,13 @@ def killed_run(folder: Path, moments: Iterator[float], kills: int) -> tuple[int,
 def comparable(rows: list[dict]) -> list[tuple]:
     """What must not depend on restarts: everything but the process's own id and the flag that says it restarted."""
     return [
-        (one["id"], one["time"], one["seq"], tuple(one["low"].items()), tuple(flag for flag in one["flags"] if flag != "restarted"))
+        (
+            one["id"],
+            one["time"],
+            one["seq"],
+            tuple(one["low"].items()),
+            tuple(flag for flag in one["flags"] if flag != "restarted"),
+        )
         for one in rows
     ]
 
