@@ -13,7 +13,10 @@ _BEGIN = datetime(2001, 1, 1, tzinfo=UTC)
 
 
 class Fuzzed(NamedTuple):
-    """One line with its end, or a piece of a very long one; ``outcome`` is one of the words above or the reason it must be rejected for."""
+    """One line with its end, or a piece of a very long one.
+
+    ``outcome`` is one of the words above or the reason it must be rejected for.
+    """
 
     data: bytes
     outcome: str
@@ -133,7 +136,8 @@ _STATION = (
     _bad_utf8, _fewer, _more, _quote, _back, _again, _long, _garbage, _commas, _blank,
     _cell("nan", "NaN", "-nan", "inf", "Infinity", "-Infinity", "1e999", "-1E400", outcome="not_finite"),
     _cell("", " ", "\t", outcome="missing"),
-    _cell("twelve", "1_0", "0x10", "1,5".replace(",", ";"), "--1", "1e", "٣", "１", "12 3", "\0", "1.2.3", outcome="not_a_number"),
+    _cell("twelve", "1_0", "0x10", "1,5".replace(",", ";"), "--1", "1e", "٣", "\uff11", "12 3", "\0", "1.2.3",
+          outcome="not_a_number"),
     _cell("1e9", "-4e3", "123456789012345678901234567890", outcome="beyond_physical"),
     _time("", "yesterday", "2025-13-01T00:00:00Z", "2025-01-01", "2025-01-28T00:00:00", "9999-12-31T23:59:59Z",
           "1738022400", "0001-01-01T00:00:00+23:59", outcome="bad_time"),

@@ -41,7 +41,7 @@ def test_a_serving_process_has_no_socket_at_all(tmp_path):
         process.stdin.write(STATION.read_bytes())
         process.stdin.flush()
         assert process.stdout.readline().startswith(b"{")
-        opened = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir()]
+        opened = [str(link.readlink()) for link in Path(f"/proc/{process.pid}/fd").iterdir()]
         threads = len(list(Path(f"/proc/{process.pid}/task").iterdir()))
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
