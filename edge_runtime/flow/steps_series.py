@@ -130,7 +130,10 @@ def _steady(step: Filter) -> list[tuple[float, float]]:
 
 
 def _filtered(values: Floats, sections: Floats, rest: Floats) -> Floats:
-    """``values`` ``(time, n)`` through all sections at once: section ``s`` is ``s`` samples behind the first."""
+    """``values`` ``(time, n)`` through all sections at once: section ``s`` is ``s`` samples behind the first.
+
+    What the first sections do after the last sample reaches the last one too late to be given out.
+    """
     b0, b1, b2, _, a1, a2 = (column[:, np.newaxis] for column in sections.T)
     first = rest[:, 0:1] * values[0]
     second = rest[:, 1:2] * values[0]
@@ -140,13 +143,13 @@ def _filtered(values: Floats, sections: Floats, rest: Floats) -> Floats:
     for now in range(time + last):
         if now < time:
             passed[0] = values[now]
-        on = slice(max(0, now - time + 1), min(last, now) + 1)
+        on = slice(0, min(last, now) + 1)
         x = passed[on]
         y = b0[on] * x
         y += first[on]
         first[on] = b1[on] * x - a1[on] * y + second[on]
         second[on] = b2[on] * x - a2[on] * y
-        passed[on.start + 1 : on.stop + 1] = y
+        passed[1 : on.stop + 1] = y
         if now >= last:
             out[now - last] = passed[-1]
     return out
