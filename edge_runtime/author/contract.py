@@ -154,7 +154,12 @@ def told(error: ValidationError, *, subject: str, model: type[BaseModel]) -> Con
     # A misspelt key is missing under its right name too: the misspelling is what the author has to see.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     loc = first["loc"]
-    key = ".".join(str(part) for part in loc) or "the whole"
+    if not loc:  # a rule over several keys: its message names them, and the whole text would only bury it
+        return ConfigurationError(
+            subject=subject, found="keys that do not fit together", expected=first["msg"].removeprefix("Value error, "),
+            todo="correct it; docs/contract.md lists every key",
+        )  # fmt: skip
+    key = ".".join(str(part) for part in loc)
     if first["type"] == "extra_forbidden":
         return _unknown_key(f"{subject}, {key}", str(loc[-1]), _keys_at(model, loc[:-1]))
     found = "nothing" if first["type"] == "missing" else " ".join(repr(first["input"]).split())

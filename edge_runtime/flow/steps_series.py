@@ -8,7 +8,7 @@ from edge_runtime.flow.steps_polynomial import coefficients
 from edge_runtime.flow.steps_sums import Apply, Fit, Floats, Shape, linear, summed, weighted
 from edge_runtime.spec.steps import Difference, Filter, Lag, Resample, SavitzkyGolay, Spectrum, StandardNormalVariate
 
-_FLAT_SHARE = 1e-12  # a spread below this share of the largest value is rounding, not a spectrum
+_FLAT_SHARE = 1e-12  # a spread below this share of the largest value is the mean's rounding, not a spectrum
 _LINE = 2  # dimensions of (time, channels) and of (time, points)
 _TIME, _PICTURE = 1, 3  # in a batch, and without one, of (time, rows, columns)
 _SHORTEST_SPECTRUM = 3  # a symmetric Hann window of two is all zero
@@ -56,7 +56,7 @@ def fit_spectrum(step: Spectrum, shape: Shape) -> Fit:
     finish = _finish(step)
 
     def apply(values: Floats) -> Floats:
-        # One row after the other, contiguous: the FFT and the logarithm see the same whatever else is in the batch.
+        # Contiguous rows: over strided memory neither the FFT nor the logarithm promises the same last bits.
         windowed = np.multiply(np.moveaxis(values, _TIME, -1), hann, order="C")
         bins = np.fft.rfft(windowed, axis=-1)
         power = bins.real * bins.real
@@ -73,9 +73,7 @@ def fit_snv(step: StandardNormalVariate, shape: Shape) -> Fit:
     count, divisor = shape[1], shape[1] - step.ddof
 
     def apply(values: Floats) -> Floats:
-        # From the first point on, so that a constant spectrum comes out as exactly 0 and not as the mean's rounding.
-        off = values - values[..., :1]
-        off -= summed(off) / count
+        off = values - summed(values) / count
         spread = np.sqrt(summed(off * off) / divisor)
         spread[spread <= _FLAT_SHARE * np.abs(values).max(axis=-1, keepdims=True)] = np.nan
         off /= spread
@@ -132,7 +130,10 @@ def _steady(step: Filter) -> list[tuple[float, float]]:
 
 
 def _filtered(values: Floats, sections: Floats, rest: Floats) -> Floats:
-    """``values`` ``(time, n)`` through all sections at once: section ``s`` is ``s`` samples behind the first."""
+    """``values`` ``(time, n)`` through all sections at once: section ``s`` is ``s`` samples behind the first.
+
+    What the first sections do after the last sample reaches the last one too late to be given out.
+    """
     b0, b1, b2, _, a1, a2 = (column[:, np.newaxis] for column in sections.T)
     first = rest[:, 0:1] * values[0]
     second = rest[:, 1:2] * values[0]
@@ -142,13 +143,13 @@ def _filtered(values: Floats, sections: Floats, rest: Floats) -> Floats:
     for now in range(time + last):
         if now < time:
             passed[0] = values[now]
-        on = slice(max(0, now - time + 1), min(last, now) + 1)
+        on = slice(0, min(last, now) + 1)
         x = passed[on]
         y = b0[on] * x
         y += first[on]
         first[on] = b1[on] * x - a1[on] * y + second[on]
         second[on] = b2[on] * x - a2[on] * y
-        passed[on.start + 1 : on.stop + 1] = y
+        passed[1 : on.stop + 1] = y
         if now >= last:
             out[now - last] = passed[-1]
     return out

@@ -208,7 +208,8 @@ def parse(data: bytes) -> Manifest:
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         message = first["msg"].removeprefix("Value error, ")
         raise BundleError(
-            subject=f"manifest.json, {where}", found=_short(first["input"]), expected=message,
+            subject=f"manifest.json, {where}", expected=message,
+            found=_short(first["input"]) if first["loc"] else "keys that do not fit together",
             todo="have the author build the bundle again; a manifest is never edited by hand",
         ) from error  # fmt: skip
 

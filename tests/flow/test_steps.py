@@ -128,6 +128,13 @@ def test_a_list_that_grows_beyond_all_bounds_is_refused():
     )
 
 
+def test_the_bound_itself_is_allowed():
+    wide = {"step": "one_hot", "channel": 0, "count": 4096}
+    assert plan(made(wide), (4096, 1)).shape == (4096, 4096)
+    assert "expected one that gives at most" in misfit((4097, 1), wide)
+    plan((), (4096, 4096))
+
+
 @pytest.mark.parametrize(
     ("shape", "raw", "says"),
     [

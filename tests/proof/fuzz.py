@@ -13,7 +13,10 @@ _BEGIN = datetime(2001, 1, 1, tzinfo=UTC)
 
 
 class Fuzzed(NamedTuple):
-    """One line with its end, or a piece of a very long one; ``outcome`` is one of the words above or the reason it must be rejected for."""
+    """One line with its end, or a piece of a very long one.
+
+    ``outcome`` is one of the words above or the reason it must be rejected for.
+    """
 
     data: bytes
     outcome: str
@@ -26,7 +29,9 @@ def text_time(at: int, step_s: int) -> str:
 def frost_lines(seed: int, count: int) -> Iterator[Fuzzed]:
     """``count`` lines for the station's CSV; about one in four is valid, an hour after the valid one before."""
     chance = random.Random(seed)
-    header = "time,air_temperature_degF,relative_humidity_pct,station_pressure_inHg,wind_speed_mph,solar_irradiance_W_m2"
+    header = (
+        "time,air_temperature_degF,relative_humidity_pct,station_pressure_inHg,wind_speed_mph,solar_irradiance_W_m2"
+    )
     yield Fuzzed(header.encode() + b"\n", NOTHING)
     valid = 0
     last = ""
@@ -83,7 +88,9 @@ def _time(*texts: str, outcome: str):
 def _bad_utf8(chance, cells, _last, _valid):
     line = ",".join(cells).encode()
     at = chance.randrange(len(line))
-    return line[:at] + chance.choice([b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\x80"]) + line[at:], "bad_encoding"
+    return line[:at] + chance.choice([b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\x80"]) + line[
+        at:
+    ], "bad_encoding"
 
 
 def _fewer(chance, cells, _last, _valid):
@@ -129,7 +136,8 @@ _STATION = (
     _bad_utf8, _fewer, _more, _quote, _back, _again, _long, _garbage, _commas, _blank,
     _cell("nan", "NaN", "-nan", "inf", "Infinity", "-Infinity", "1e999", "-1E400", outcome="not_finite"),
     _cell("", " ", "\t", outcome="missing"),
-    _cell("twelve", "1_0", "0x10", "1,5".replace(",", ";"), "--1", "1e", "٣", "１", "12 3", "\0", "1.2.3", outcome="not_a_number"),
+    _cell("twelve", "1_0", "0x10", "1,5".replace(",", ";"), "--1", "1e", "٣", "\uff11", "12 3", "\0", "1.2.3",
+          outcome="not_a_number"),
     _cell("1e9", "-4e3", "123456789012345678901234567890", outcome="beyond_physical"),
     _time("", "yesterday", "2025-13-01T00:00:00Z", "2025-01-01", "2025-01-28T00:00:00", "9999-12-31T23:59:59Z",
           "1738022400", "0001-01-01T00:00:00+23:59", outcome="bad_time"),
@@ -190,7 +198,9 @@ def _cut(chance, row):
 
 def _no_object(chance, _row):
     nested = "[" * 2000
-    return chance.choice([b"[]", b"1", b'"x"', b"null", nested.encode(), b'{"a":' * 600, b"{]", b"NaN", b"{}}"]), "bad_json"
+    return chance.choice(
+        [b"[]", b"1", b'"x"', b"null", nested.encode(), b'{"a":' * 600, b"{]", b"NaN", b"{}}"]
+    ), "bad_json"
 
 
 def _foreign_bytes(chance, row):

@@ -39,7 +39,7 @@ def main(kind: str, seed: int, count: int) -> None:
     assert book.received == wanted.total() - wanted[NOTHING]
     assert book.accepted == wanted[ANSWER]
     assert book.duplicate == wanted[DUPLICATE]
-    print(json.dumps({"lines": seen, "outcomes": wanted, "published": book.published}))
+    sys.stdout.write(json.dumps({"lines": seen, "outcomes": wanted, "published": book.published}))
 
 
 def _feed(line: Line, chance: random.Random, group: list[Fuzzed]) -> tuple[list, list[str]]:

@@ -96,10 +96,18 @@ def environment(folder: Path) -> dict[str, str]:
     home.mkdir(exist_ok=True)
     runtime.mkdir(exist_ok=True)
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "HOME": str(home), "RUNTIME_DIRECTORY": str(runtime), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        **kept,
+        "HOME": str(home),
+        "RUNTIME_DIRECTORY": str(runtime),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
-def call(folder: Path, *words: str | Path, stdin: bytes = b"", timeout_s: float = 120) -> subprocess.CompletedProcess[bytes]:
+def call(
+    folder: Path, *words: str | Path, stdin: bytes = b"", timeout_s: float = 120
+) -> subprocess.CompletedProcess[bytes]:
     """Run the program to its end."""
     return subprocess.run(
         program(*words), cwd=folder, env=environment(folder), input=stdin, capture_output=True, check=False,
@@ -130,9 +138,13 @@ def refused(folder: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def edited(source: Path, target: Path, change: Callable[[dict], None], files: Mapping[str, bytes] | None = None) -> Path:
+def edited(
+    source: Path, target: Path, change: Callable[[dict], None], files: Mapping[str, bytes] | None = None
+) -> Path:
     """A copy of a bundle with its manifest changed, files replaced, and SHA256SUMS made right again."""
-    content = {path.name: path.read_bytes() for path in source.iterdir() if path.name != "SHA256SUMS"} | dict(files or {})
+    content = {path.name: path.read_bytes() for path in source.iterdir() if path.name != "SHA256SUMS"} | dict(
+        files or {}
+    )
     manifest = json.loads(content["manifest.json"])
     change(manifest)
     content["manifest.json"] = (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode()

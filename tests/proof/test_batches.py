@@ -58,7 +58,9 @@ def test_every_split_gives_identical_answers(split, one_by_one):
     assert _play(frost(), SPLITS[split]) == one_by_one
 
 
-@pytest.mark.parametrize("sizes", [(1, 2), (1, 2, 4, 8), (1, 3, 7), (1, 64), (1, 2, 4, 8, 16, 32, 64), (1, 169), (1, 200)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 2), (1, 2, 4, 8), (1, 3, 7), (1, 64), (1, 2, 4, 8, 16, 32, 64), (1, 169), (1, 200)]
+)
 @pytest.mark.parametrize("split", ["whole", "random 3"])
 def test_every_list_of_batch_sizes_gives_identical_answers(sizes, split, one_by_one):
     assert _play(frost(batch_sizes=sizes), SPLITS[split]) == one_by_one

@@ -27,9 +27,9 @@ def _child(tmp_path, kind, seed, count):
 
 @pytest.mark.parametrize("kind", ["frost", "dewpoint"])
 def test_every_line_comes_to_what_it_must(kind, tmp_path):
-    told = _child(tmp_path, kind, 1, COUNT // 4)
-    assert told["lines"] >= COUNT // 4
-    assert told["published"] > 3000
+    told = _child(tmp_path, kind, 1, COUNT // 10)
+    assert told["lines"] >= COUNT // 10
+    assert told["published"] > 1000
     assert len(told["outcomes"]) >= 12
 
 
@@ -60,15 +60,22 @@ station_pressure = {{ field = "p", unit = "hPa" }}
 """
 
 
-@pytest.mark.parametrize("journal", ["on", "off"])
-@pytest.mark.parametrize("kind", ["frost", "dewpoint"])
+@pytest.mark.parametrize(
+    ("kind", "journal"),
+    [
+        ("frost", "on"), ("dewpoint", "off"),
+        pytest.param("frost", "off", marks=pytest.mark.long), pytest.param("dewpoint", "on", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_the_whole_process_takes_100_000_lines_and_its_memory_stays(kind, journal, tmp_path):
     config = tmp_path / "device.toml"
     if kind == "frost":
         sink = '{ kind = "jsonl", path = "answers.jsonl" }'
         device_file(tmp_path, source='{ kind = "stdin" }', sinks=[sink], journal=f'enabled = "{journal}"')
     else:
-        config.write_text(DEWPOINT_FILE.replace("[line.channels]", f'journal = {{ enabled = "{journal}" }}\n[line.channels]'))
+        config.write_text(
+            DEWPOINT_FILE.replace("[line.channels]", f'journal = {{ enabled = "{journal}" }}\n[line.channels]')
+        )
     outcomes, resident = _stream_through(tmp_path, kind)
     valid = outcomes.count(ANSWER)
     book = ledger(tmp_path)

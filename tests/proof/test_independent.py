@@ -60,5 +60,11 @@ def test_the_ledgers_say_so_too(tmp_path):
     assert run(tmp_path).returncode == 0
     book = ledger(tmp_path)
     assert book["adds_up"]
-    assert book["counts"]["samples"] == {"received": 192, "accepted": 192, "duplicate": 0, "rejected": {}, "dropped": {}}
+    assert book["counts"]["samples"] == {
+        "received": 192,
+        "accepted": 192,
+        "duplicate": 0,
+        "rejected": {},
+        "dropped": {},
+    }
     assert book["counts"]["answers"] == {"due": 169, "published": 169, "refused": {}, "dropped": {}}

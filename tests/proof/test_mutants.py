@@ -1,6 +1,7 @@
 """A bundle edited by hand and summed again fails at the stage that compares what was edited; survivors are listed."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -220,5 +221,5 @@ def test_the_survivors_are_these_and_no_more(tmp_path, capsys):
         if _first_failure(edited(FROST, tmp_path / change.__name__, change)) is None
     ]
     with capsys.disabled():
-        print(f"\nsurvivors: {', '.join(survivors)}; caught: {len(EDITS) + 3} edits, each at its stage")
+        sys.stdout.write(f"\nsurvivors: {', '.join(survivors)}; caught: {len(EDITS) + 3} edits, each at its stage\n")
     assert survivors == ["wider", "physical", "trained", "stuck", "release", "needs", "words", "on_by_little"]

@@ -23,7 +23,9 @@ def test_a_line_that_could_not_start_leaves_the_journal_of_its_neighbour_alone(t
     path = tmp_path / "device.toml"
     good = path.read_text()
     line = good[good.index("[[line]]") :]
-    first = line.replace('name = "frost"', 'name = "first"').replace("stream.csv", "absent.csv").replace("answers", "first")
+    first = (
+        line.replace('name = "frost"', 'name = "first"').replace("stream.csv", "absent.csv").replace("answers", "first")
+    )
     path.write_text(good[: good.index("[[line]]")] + first + line)
     done = call(tmp_path, "run", "--exit-on-refusal", "--config", path)
     assert done.returncode == 78, done.stderr

@@ -166,7 +166,9 @@ def test_undeclared_fahrenheit_that_is_assumed_passes_as_far_as_the_ranges_say(t
     assert "the value fits [degF]" in first["todo"]
 
 
-@pytest.mark.parametrize(("channel", "unit"), [("air_temperature", "hPa"), ("wind_speed", "m"), ("solar_irradiance", "W")])
+@pytest.mark.parametrize(
+    ("channel", "unit"), [("air_temperature", "hPa"), ("wind_speed", "m"), ("solar_irradiance", "W")]
+)
 def test_a_wrong_dimension_is_refused_at_boot(tmp_path, channel, unit):
     done = run(tmp_path, units=US_UNITS | {channel: unit})
     assert (done.returncode, done.stdout) == (78, b"")
