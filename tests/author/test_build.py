@@ -186,7 +186,7 @@ def test_wrong_data_is_one_line(pack: Pack, change: Callable[[dict[str, Any]], N
          "found shape (batch, 2, 3); expected (batch, 3, 2)"),
         ('axes = ["batch", "channel", "time"]', 'axes = ["batch", "channel", "time"]\ntensor = "windows"',
          ConfigurationError, "found 'windows'; expected 'window'"),
-        ("mean = [20.0, 50.0]", "mean = [20.0]", ConfigurationError, "one constant a channel is needed, 2 in all"),
+        ("mean = [20.0, 50.0]", "mean = [20.0]", ConfigurationError, "1 mean, but 2 std"),
     ],
 )  # fmt: skip
 def test_a_wrong_contract_is_one_line(pack: Pack, old: str, new: str, kind: type[EdgeRuntimeError], words: str) -> None:

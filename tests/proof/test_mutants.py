@@ -36,7 +36,7 @@ def _constants(manifest: dict) -> Iterator[tuple[str, Change, str]]:
         for at, name in enumerate(names):
 
             def change(edit, key=key, at=at):
-                edit["preprocess"][0][key][at] *= 1.05
+                edit["inputs"][0]["steps"][0][key][at] *= 1.05
 
             yield f"{key} of {name} by 5 %", change, "golden_tensor"
 
@@ -51,7 +51,7 @@ def _swaps(manifest: dict) -> Iterator[tuple[str, Change, str]]:
         def with_constants(edit, one=one, two=two):
             channels(edit, one, two)
             for key in ("mean", "std"):
-                row = edit["preprocess"][0][key]
+                row = edit["inputs"][0]["steps"][0][key]
                 row[one], row[two] = row[two], row[one]
 
         def names(edit, one=one, two=two):

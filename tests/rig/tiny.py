@@ -18,7 +18,13 @@ STEPS = ({"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]},)
 
 
 def manifest(
-    *, length: int = 2, hop: int = 1, flags: bool = True, sizes: tuple[int, ...] = (1, 2, 4), steps: Sequence[Mapping[str, Any]] = STEPS, **changes: Any
+    *,
+    length: int = 2,
+    hop: int = 1,
+    flags: bool = True,
+    sizes: tuple[int, ...] = (1, 2, 4),
+    steps: Sequence[Mapping[str, Any]] = STEPS,
+    **changes: Any,
 ) -> Manifest:
     """Two channels `a` (Cel) and `b` (%), a window of ``length`` samples 10 s apart, standardized; output `mean` in Cel."""
     band = {"min": -50.0, "max": 50.0}

@@ -149,13 +149,13 @@ def _mutants(raw: dict[str, Any]) -> Iterator[Mutant]:
 
 def _constants(raw: dict[str, Any]) -> Iterator[Mutant]:
     for key in ("mean", "std"):
-        for at in range(len(raw["preprocess"][0][key])):
+        for at in range(len(raw["inputs"][0]["steps"][0][key])):
             for factor in (0.95, 1.05):
                 changed = deepcopy(raw)
-                changed["preprocess"][0][key][at] *= factor
+                changed["inputs"][0]["steps"][0][key][at] *= factor
                 yield Mutant(f"{key} {at} * {factor}", changed, ("golden_tensor",))
     changed = deepcopy(raw)
-    changed["preprocess"] = []
+    changed["inputs"][0]["steps"] = []
     yield Mutant("preprocess dropped", changed, ("golden_tensor",))
 
 
@@ -172,7 +172,7 @@ def _swaps(raw: dict[str, Any]) -> Iterator[Mutant]:
         for keys in (("mean", "std"), ("mean",), ("std",)):
             changed = deepcopy(raw)
             for key in keys:
-                values = changed["preprocess"][0][key]
+                values = changed["inputs"][0]["steps"][0][key]
                 values[one], values[two] = values[two], values[one]
             yield Mutant(f"{' and '.join(keys)} {one} {two}", changed, ("golden_tensor",))
 

@@ -83,14 +83,14 @@ def test_refusals_are_one_line_and_65(command: str, tmp_path: Path) -> None:
     changed.mkdir()
     for name, data in files_of(FROST).items():
         (changed / name).write_bytes(data[:-1] if name == "golden.npz" else data)
-    newer = write_with_manifest(FROST, tmp_path / "newer", lambda raw: raw.update(must_understand=["state"]))
+    newer = write_with_manifest(FROST, tmp_path / "newer", lambda raw: raw.update(must_understand=["time_travel"]))
     unnamed = write_with_manifest(
         FROST, tmp_path / "unnamed", lambda raw: raw["variants"][0].update(goldens="other.npz")
     )
     for path, words in (
         (tmp_path / "none", "unreadable: No such file"),
         (changed, "golden.npz with other content"),
-        (newer, "must_understand: found state"),
+        (newer, "must_understand: found time_travel"),
         (unnamed, "other.npz not in the bundle"),
     ):
         done = _run(command, str(path))
