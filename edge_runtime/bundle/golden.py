@@ -18,11 +18,12 @@ _GROUPS = ("tensors", "outputs", "references", "answers", "flags")
 class Goldens:
     """N cases in three stages: raw values with their own units -> tensor -> model output -> answer.
 
-    ``raw`` is float64 ``(cases, time, channels)``, in ``units[case][channel]``; ``channels`` names the last axis, so
-    that a case is bound by name and never by position. ``tensors``, ``outputs`` and ``references`` are by tensor name,
-    ``(cases, ...)``; ``references`` holds the source framework's own outputs, NaN where it was not asked.
-    ``answers`` is float64 ``(cases,)`` by output name, and ``answer_units`` its unit, so that no number changes its
-    unit unseen; ``flags`` is bool ``(cases,)`` by ``output.flag``.
+    ``raw`` is float64 ``(cases, samples, numbers)``, in ``units[case][channel]``; ``channels`` names what stands in a
+    row, an array channel taking as many numbers as it has, so that a case is bound by name and never by position.
+    ``tensors``, ``outputs`` and ``references`` are by tensor name, ``(cases, ...)``; ``references`` holds the source
+    framework's own outputs, NaN where it was not asked. ``answers`` is by output name float64 ``(cases,)`` for a
+    number, text ``(cases,)`` for a label, float64 ``(cases, k)`` for a vector, and ``answer_units`` its unit, so that no
+    number changes its unit unseen; ``flags`` is bool ``(cases,)`` by ``output.flag``.
     """
 
     channels: tuple[str, ...]
@@ -31,7 +32,7 @@ class Goldens:
     tensors: Mapping[str, NDArray[Any]]
     outputs: Mapping[str, NDArray[Any]]
     references: Mapping[str, NDArray[Any]]
-    answers: Mapping[str, NDArray[np.float64]]
+    answers: Mapping[str, NDArray[Any]]
     answer_units: Mapping[str, str]
     flags: Mapping[str, NDArray[np.bool_]]
 
@@ -78,12 +79,13 @@ def decode(data: bytes, *, subject: str) -> Goldens:
             raise _unfit(subject, f"{key[:60]!r} of shape {values.shape}", f"{len(raw)} cases first")
         groups[group][name] = values
     good = (
-        raw.ndim == 3  # noqa: PLR2004 - cases, time, channels
+        raw.ndim == 3  # noqa: PLR2004 - cases, samples, the numbers of a row
         and raw.dtype == np.float64
         and channels.dtype.kind == units.dtype.kind == "U"
-        and channels.shape == raw.shape[2:]
+        and channels.ndim == 1
+        and len(channels) <= raw.shape[2]
         and units.shape == (len(raw), len(channels))
-        and all(values.dtype == np.float64 and values.ndim == 1 for values in groups["answers"].values())
+        and all(_is_answer(values) for values in groups["answers"].values())
         and all(values.dtype == np.bool_ and values.ndim == 1 for values in groups["flags"].values())
     )
     if not good:
@@ -95,6 +97,13 @@ def decode(data: bytes, *, subject: str) -> Goldens:
         answer_units=answer_units,
         **groups,
     )
+
+
+def _is_answer(values: NDArray[Any]) -> bool:
+    """Whether it can be what an output gave: a number or a label for each case, or a vector of numbers."""
+    if values.dtype.kind == "U":
+        return values.ndim == 1
+    return values.dtype == np.float64 and values.ndim in (1, 2)
 
 
 def _unfit(subject: str, found: str, expected: str) -> BundleError:

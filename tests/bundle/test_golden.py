@@ -46,10 +46,12 @@ def test_each_value_keeps_a_unit_of_its_own():
 
 @pytest.mark.parametrize(("key", "value"), [
     ("raw", None), ("channels", None), ("units", None),
-    ("raw", np.zeros((3, 2))), ("raw", np.zeros((3, 2, 2), dtype=np.float32)), ("channels", np.array(["a"])),
+    ("raw", np.zeros((3, 2))), ("raw", np.zeros((3, 2, 2), dtype=np.float32)), ("channels", np.array(["a", "b", "c"])),
+    ("channels", np.array([["a", "b"]])),
     ("channels", np.zeros(2)), ("units", np.array(["Cel", "%"])), ("units", np.zeros((3, 2))),
     ("tensors/x", np.zeros((2, 2, 2), dtype=np.float32)), ("answers/mean", np.zeros(3, dtype=np.float32)),
-    ("answers/mean", np.zeros((3, 1))), ("flags/mean.cold", np.zeros(3)), ("secrets/x", np.zeros(3)), ("tensors/", np.zeros(3)),
+    ("answers/mean", np.zeros((3, 1, 1))), ("answers/mean", np.array([["x"]] * 3)),
+    ("flags/mean.cold", np.zeros(3)), ("secrets/x", np.zeros(3)), ("tensors/", np.zeros(3)),
     ("tensors/x", np.array(1.0)), ("answer_units/mean", np.array(["Cel", "K"])), ("answer_units/", np.array(["Cel"])),
 ])  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(key, value):
@@ -59,3 +61,14 @@ def test_parts_that_do_not_fit_are_refused(key, value):
         changed[key] = value
     with pytest.raises(BundleError, match=r"golden\.npz"):
         decode(write_arrays(changed), subject="golden.npz")
+
+
+def test_an_array_channel_a_label_and_a_vector_survive():
+    one = replace(
+        goldens(), channels=("picture",), raw=np.arange(24.0).reshape(3, 2, 4), units=(("1",),) * 3,
+        answers={"mean": np.array(["yes", "no", "yes"]), "scores": np.arange(6.0).reshape(3, 2)},
+    )  # fmt: skip
+    back = decode(encode(one), subject="g")
+    assert back.raw.shape == (3, 2, 4)
+    assert back.answers["mean"].tolist() == ["yes", "no", "yes"]
+    assert back.answers["scores"].shape == (3, 2)
