@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from numpy.typing import NDArray
 
 from edge_runtime.errors import BundleError, ConfigurationError, SampleRefused
 from edge_runtime.flow.contract import Contract
@@ -15,7 +17,7 @@ from edge_runtime.flow.line import Line
 from edge_runtime.run.boot import ReadyModel, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
-from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.reading import Gridded, Reading, Rejection
 from edge_runtime.spec.report import Report
 from edge_runtime.spec.result import Answer
 from edge_runtime.spec.units import Vocabulary
@@ -23,8 +25,11 @@ from edge_runtime.spec.units import Vocabulary
 if TYPE_CHECKING:
     from edge_runtime.spec.manifest import Manifest
 
-Value = float | tuple[float, str] | None
-"""A number in the unit ``open`` was told, a number with its own unit, or None where the sensor gave nothing."""
+Plain = float | str | Sequence[Any] | NDArray[Any]
+Value = Plain | tuple[Plain, str] | Gridded | None
+"""What a channel takes: a number, a category's word, or an array of numbers (a list, a numpy array, or ``Gridded`` with
+the places of a spectrum's points), in the unit ``open`` was told; any of them with its own unit, as a tuple of two; or
+None where the sensor gave nothing."""
 
 _LINE: Final = "python"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,6 +89,7 @@ class OpenModel:
         self.manifest: Manifest = ready.model.manifest
         channels = self.manifest.channels
         self._names = tuple(channel.name for channel in channels)
+        self._numbers = frozenset(one.name for one in channels if one.form != "category" and not one.shape)
         for name in units:
             if name not in self._names:
                 raise ConfigurationError(
@@ -106,7 +112,8 @@ class OpenModel:
     def feed(self, values: Mapping[str, Value], *, time: datetime | None = None, stream: str = "") -> list[Answer]:
         """Take one sample and return the answer it completes: none while a window fills, or for a repeated sample.
 
-        ``values`` holds, for each channel by name, a number or ``(number, unit)``. ``time`` is when it was measured,
+        ``values`` holds, for each channel by name, a number or ``(number, unit)``, or a word or an array (``Value``).
+        ``time`` is when it was measured,
         with a time zone; without it the moment of the call counts. Each ``stream`` has its own window and hysteresis.
 
         Raises:
@@ -155,7 +162,7 @@ class OpenModel:
         for name in values:
             if name not in self._names:
                 self._refuse("unknown_channel", "channels", repr(name), _nearest(name, self._names), "correct its name")
-        numbers: list[float | None] = []
+        numbers: list[Any] = []
         units: list[str | None] = []
         for name in self._names:
             number, unit = self._take(name, values.get(name))
@@ -164,14 +171,14 @@ class OpenModel:
         time_ns = None if time is None else self._unix_ns(time)
         self._line.offer(Reading(tuple(numbers), time_ns, stream, tuple(units)), clock.time_ns())
 
-    def _take(self, name: str, value: Value) -> tuple[float | None, str | None]:
+    def _take(self, name: str, value: Value) -> tuple[Any, str | None]:
         unit = None
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and not isinstance(value, Gridded):
             if len(value) != 2 or not isinstance(value[1], str):  # noqa: PLR2004 -- a number and its unit
                 self._refuse("not_a_number", f"channel {name}", repr(value)[:80], "(number, unit)", "give the two")
             value, unit = value
-        if value is None:
-            return None, unit
+        if value is None or name not in self._numbers:
+            return value, unit  # an array or a word is judged by the contract itself
         if not isinstance(value, Real) or isinstance(value, bool):
             self._refuse(
                 "not_a_number", f"channel {name}", repr(value)[:80], "a number, or (number, unit)", "convert it first"
