@@ -134,7 +134,9 @@ def _read(path: Path) -> _Source:
         contract=contract,
         path=path,
         digests=digests,
-        graph=clean_graph(found["model"], subject=str(folder / contract.model)),
+        graph=clean_graph(
+            found["model"], subject=str(folder / contract.model), one_by_one=contract.batch_sizes == (1,)
+        ),
         train=take_part(data, contract.data.train, contract, subject),
         test=take_part(data, contract.data.test, contract, subject) if contract.data.test else None,
         asked=take_reference(read_npz(found["reference"], asked), contract, str(asked)),

@@ -44,12 +44,13 @@ class Graph:
     outputs: tuple[Port, ...]
 
 
-def clean_graph(data: bytes, *, subject: str) -> Graph:
+def clean_graph(data: bytes, *, subject: str, one_by_one: bool = False) -> Graph:
     """Read a model's bytes and give them back clean: equal bytes for equal models.
 
     Doc strings, metadata (exporters put stack traces with source paths there) and unused operator sets are removed;
     an initializer that several nodes share becomes one for each, because ONNX Runtime's weight conversion for CPUs
-    without VNNI fails to load a shared one (``session.x64quantprecision``).
+    without VNNI fails to load a shared one (``session.x64quantprecision``). A batch fixed at 1 passes where the model
+    is to serve ``one_by_one``, with batch_sizes [1].
 
     Raises:
         BundleError: no ONNX; too large; external data; custom domains or functions; EPContext; dynamic quantization;
@@ -74,7 +75,7 @@ def clean_graph(data: bytes, *, subject: str) -> Graph:
         inputs=tuple(_port(value) for value in model.graph.input),
         outputs=tuple(_port(value) for value in model.graph.output),
     )
-    _require_dynamic_batch(graph, subject)
+    _require_batch(graph, subject, one_by_one=one_by_one)
     return graph
 
 
@@ -209,14 +210,16 @@ def _free_name(name: str, number: int, taken: set[str]) -> str:
     return own
 
 
-def _require_dynamic_batch(graph: Graph, subject: str) -> None:
+def _require_batch(graph: Graph, subject: str, *, one_by_one: bool) -> None:
     for port in (*graph.inputs, *graph.outputs):
-        if not port.shape or isinstance(port.shape[0], int):
-            found = f"a fixed batch of {port.shape[0]}" if port.shape else "no batch axis"
-            raise _refused(
-                subject, f"{port.name!r} with {found}", "a dynamic first dimension",
-                "export it with a dynamic batch axis",
-            )  # fmt: skip
+        first = port.shape[0] if port.shape else None
+        if isinstance(first, str) or (one_by_one and first == 1):
+            continue
+        found = f"a fixed batch of {first}" if port.shape else "no batch axis"
+        raise _refused(
+            subject, f"{port.name!r} with {found}", "a dynamic first dimension",
+            "export it with a dynamic batch axis, or state batch_sizes = [1] for a batch fixed at 1",
+        )  # fmt: skip
 
 
 def _port(value: ValueInfoProto) -> Port:

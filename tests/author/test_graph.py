@@ -139,6 +139,16 @@ def _fixed(model: onnx.ModelProto) -> None:
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
 
 
+def test_a_batch_fixed_at_one_serves_one_by_one() -> None:
+    model = tiny_model()
+    _fixed(model)
+    graph = clean_graph(model.SerializeToString(), subject="model.onnx", one_by_one=True)
+    assert graph.inputs[0].shape[0] == 1
+    _fixed_output(model)
+    with pytest.raises(BundleError, match="'low' with a fixed batch of 8"):
+        clean_graph(model.SerializeToString(), subject="model.onnx", one_by_one=True)
+
+
 def _fixed_output(model: onnx.ModelProto) -> None:
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 8
 
