@@ -44,7 +44,7 @@ class Session:
             self.placement[part.ep_name] += len(part.get_nodes())
 
     def __call__(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run once. Each feed has at least one row and only finite numbers: an int8 model swallows NaN without a word.
+        """Run once. Each feed holds something, and only finite numbers: an int8 model swallows NaN without a word.
 
         Raises:
             DeviceError: the provider failed.
@@ -52,10 +52,10 @@ class Session:
 
         """
         for name, tensor in feeds.items():
-            if not len(tensor):
+            if not tensor.size:
                 raise ValueError(f"input {name}: an empty batch")
             # A sum of squares is finite only where every term is; where it is not, large numbers can have been the cause.
-            if self._takes_nan or math.isfinite(np.vdot(tensor, tensor)):
+            if self._takes_nan or tensor.dtype.kind != "f" or math.isfinite(np.vdot(tensor, tensor)):
                 continue
             if not np.isfinite(tensor).all():
                 raise ValueError(f"input {name}: a number that is not finite")
@@ -111,6 +111,12 @@ def open_session(
             subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
             expected="a model this onnxruntime can load", todo="update onnxruntime, or have the author build for this one",
         ) from error  # fmt: skip
+    for one in (*session.get_inputs(), *session.get_outputs()):
+        if not one.type.startswith("tensor("):
+            raise BundleError(
+                subject=f"model, {one.name}", found=one.type, expected="a tensor",
+                todo="have the author export tensors alone, no sequences, maps or optionals",
+            )  # fmt: skip
     return Session(session, ort.RunOptions(), takes_nan=takes_nan)
 
 

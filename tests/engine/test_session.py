@@ -164,3 +164,33 @@ def test_a_model_too_large_is_refused_before_it_is_parsed(monkeypatch):
 
 def test_the_models_of_the_test_are_valid():
     onnx.checker.check_model(onnx.load_from_string(model()))
+
+
+@pytest.mark.parametrize("elem_type", [TensorProto.FLOAT, TensorProto.STRING])
+def test_a_model_of_sequences_is_refused_in_one_line(elem_type):
+    graph = helper.make_graph(
+        [helper.make_node("SequenceAt", ["s", "i"], ["y"])], "g",
+        [helper.make_tensor_sequence_value_info("s", elem_type, None),
+         helper.make_tensor_value_info("i", TensorProto.INT64, [])],
+        [helper.make_tensor_value_info("y", elem_type, None)],
+    )  # fmt: skip
+    data = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
+    with pytest.raises(BundleError, match=r"^model, s: found seq\(tensor.*; expected a tensor; .*") as caught:
+        engine.open_session(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_whole_numbers_and_a_single_number_are_run():
+    def identity(elem_type, shape):
+        graph = helper.make_graph(
+            [helper.make_node("Identity", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", elem_type, shape)],
+            [helper.make_tensor_value_info("y", elem_type, shape)],
+        )  # fmt: skip
+        opsets = [helper.make_opsetid("", 18)]
+        return engine.open_session(helper.make_model(graph, ir_version=10, opset_imports=opsets).SerializeToString())
+
+    assert identity(TensorProto.STRING, ["batch"])({"x": np.array(["a", "b"], dtype=object)})["y"].tolist() == ["a", "b"]
+    assert identity(TensorProto.INT8, ["batch"])({"x": np.array([-128, 127], dtype=np.int8)})["y"].tolist() == [-128, 127]
+    assert identity(TensorProto.FLOAT, [])({"x": np.array(2.5, dtype=np.float32)})["y"] == 2.5
+    huge = np.full(100, 60000, dtype=np.float16)  # its sum of squares is none that float16 has
+    assert (identity(TensorProto.FLOAT16, ["batch"])({"x": huge})["y"] == huge).all()
