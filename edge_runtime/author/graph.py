@@ -20,6 +20,9 @@ except ImportError as error:
 # A model that fits a device beside its work; larger ones need protobuf's external data, which is refused anyway.
 MAX_MODEL_BYTES = 512 * 1024 * 1024
 
+# From which IR version on an initializer may be no input.
+_IR_OF_CONSTANTS = 4
+
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 _DYNAMIC_QUANTIZATION = frozenset({"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})
 
@@ -177,8 +180,10 @@ def _keep_used_opsets(model: ModelProto) -> None:
 
 
 def _inputs_without_initializers(model: ModelProto) -> None:
-    """Before IR 4 each initializer was an input too; as an input it could be overridden from outside."""
+    """Before IR 4 each initializer had to be an input too; as an input it could be overridden from outside."""
     constants = {tensor.name for tensor in model.graph.initializer}
+    if constants:
+        model.ir_version = max(model.ir_version, _IR_OF_CONSTANTS)
     kept = [value for value in model.graph.input if value.name not in constants]
     del model.graph.input[:]
     model.graph.input.extend(kept)

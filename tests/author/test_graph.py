@@ -83,6 +83,16 @@ def test_an_initializer_is_no_input() -> None:
     assert [port.name for port in clean_graph(model.SerializeToString(), subject="m").inputs] == ["window"]
 
 
+def test_a_model_of_ir_3_whose_constants_were_inputs_becomes_ir_4() -> None:
+    model = tiny_model()
+    model.ir_version = 3
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    graph = clean_graph(model.SerializeToString(), subject="m")
+    assert (graph.ir_version, len(graph.inputs)) == (4, 1)
+    assert open_session(graph.data)({"window": np.ones((1, 2, 3), dtype=np.float32)})["low"].shape == (1, 1)
+
+
 def _external(model: onnx.ModelProto) -> None:
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
