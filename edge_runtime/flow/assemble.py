@@ -1,12 +1,13 @@
 """Named raw fields of one frame -> a Reading or why not, the same for every format; it knows no format."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from edge_runtime.flow.field_value import packed, row_list
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
 from edge_runtime.spec.binding import ChannelBinding, DecimalMark, Decode
-from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.reading import Gridded, Reading, Rejection, Value
 
 Row = Any
 """One frame taken apart, as its format does it: a list of cells, an object, the groups of a match."""
@@ -24,6 +25,8 @@ class Conversions(NamedTuple):
 
     ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
+    ``word`` gives a category's word or a base64 text, ``None`` for missing, or raises ValueError; ``columns_of`` gives
+    neighbouring cells from a field on, where the format has such.
     """
 
     place: str
@@ -31,6 +34,18 @@ class Conversions(NamedTuple):
     text: Callable[[Any], str | None]
     carried: Callable[[Any], Scalar]
     number_expected: str
+    word: Callable[[Any], str | None]
+    columns_of: Callable[[str, int], Getter] | None = None
+
+
+class _Part(NamedTuple):
+    """One field that makes a channel's value, or its grid: how to get, read and show it, and what it should be."""
+
+    field: str
+    get: Getter
+    read: Callable[[Any], Value]
+    expected: str
+    shown: Callable[[Any], str] = quote
 
 
 def bound_fields(decode: Decode, channels: Mapping[str, ChannelBinding]) -> dict[str, str]:
@@ -40,6 +55,8 @@ def bound_fields(decode: Decode, channels: Mapping[str, ChannelBinding]) -> dict
         fields.setdefault(binding.field, f"channel {name!r}")
         if binding.unit_field is not None:
             fields.setdefault(binding.unit_field, f"the unit of channel {name!r}")
+        if binding.grid_field is not None:
+            fields.setdefault(binding.grid_field, f"the grid of channel {name!r}")
     if decode.time is not None:
         fields.setdefault(decode.time.field, "time")
     if decode.stream is not None:
@@ -60,6 +77,8 @@ def make_assemble(
     """Resolve every field once; the result takes one row, in the order status, values, time, stream, units, carry."""
     number, text, carried = conversions.number, conversions.text, conversions.carried
     getters = [getter_of(binding.field) for binding in channels.values()]
+    are_numbers = all(binding.read == "number" for binding in channels.values())  # as most are: one tight loop
+    parts = [_parts(binding, getter_of, conversions) for binding in channels.values()]
     read_units = _make_units(channels, getter_of, text)
     check_status = _make_status(decode, getter_of, conversions)
     get_time = None if decode.time is None else getter_of(decode.time.field)
@@ -73,9 +92,11 @@ def make_assemble(
             if refused is not None:
                 return refused
         try:
-            values = tuple([number(get(row)) for get in getters])
+            values = tuple(
+                [number(get(row)) for get in getters] if are_numbers else [_read(row, *one) for one in parts]
+            )
         except ValueError:
-            return _refuse_number(row, channels, getters, conversions)
+            return _refuse_value(row, parts, conversions.place)
         time_ns: int | Rejection | None = None
         if read_time is not None and get_time is not None:
             time_ns = read_time(get_time(row))
@@ -94,19 +115,58 @@ def make_assemble(
     return assemble
 
 
-def _refuse_number(
-    row: Row, channels: Mapping[str, ChannelBinding], getters: list[Getter], conversions: Conversions
-) -> Rejection:
-    """Find the field that is no number; one of them was refused a moment ago."""
-    refused = []
-    for binding, get in zip(channels.values(), getters, strict=True):
-        raw = get(row)
-        try:
-            conversions.number(raw)
-        except ValueError:
-            refused.append((binding.field, raw))
-    field, raw = refused[0]
-    return Rejection("not_a_number", f"{conversions.place} {field!r}", quote(raw), conversions.number_expected)
+def _parts(
+    binding: ChannelBinding, getter_of: Callable[[str], Getter], conversions: Conversions
+) -> tuple[_Part, _Part | None]:
+    """The field of a channel's value and that of its grid, if it brings one."""
+    field, get = binding.field, getter_of(binding.field)
+    grid = None
+    if binding.grid_field is not None:
+        grid = _Part(binding.grid_field, getter_of(binding.grid_field), row_list, "an array of numbers, its grid")
+    if binding.read == "text":
+        return _Part(field, get, conversions.word, "a word"), grid
+    if binding.read == "list":
+        return _Part(field, get, row_list, "an array of numbers"), grid
+    if binding.read == "base64" and binding.dtype is not None:
+        expected = f"base64 of whole {binding.dtype} numbers"
+        return _Part(field, get, packed(binding.dtype, conversions.word), expected), grid
+    if binding.count is not None and conversions.columns_of is not None:
+        expected = f"{conversions.number_expected} in each of {binding.count} columns"
+        cells = conversions.columns_of(field, binding.count)
+        return _Part(field, cells, _cells(conversions.number), expected, lambda raw: quote(",".join(raw))), grid
+    return _Part(field, get, conversions.number, conversions.number_expected), grid
+
+
+def _cells(number: Callable[[Any], float | None]) -> Callable[[Sequence[Any]], list[float] | None]:
+    def read(cells: Sequence[Any]) -> list[float] | None:
+        numbers = [one for one in map(number, cells) if one is not None]
+        return numbers if len(numbers) == len(cells) else None  # an array is there as a whole or not at all
+
+    return read
+
+
+def _read(row: Row, part: _Part, grid: _Part | None) -> Value:
+    value = part.read(part.get(row))
+    if grid is None or value is None:
+        return value
+    places = grid.read(grid.get(row))
+    if places is None:
+        raise ValueError
+    return Gridded(value, places)
+
+
+def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], place: str) -> Rejection:
+    """Find the field that cannot be read; one of them was refused a moment ago."""
+    refused = [one for pair in parts for one in pair if one is not None and not _is_readable(row, one, pair[1])]
+    part = refused[0]
+    return Rejection("not_a_number", f"{place} {part.field!r}", part.shown(part.get(row)), part.expected)
+
+
+def _is_readable(row: Row, part: _Part, grid: _Part | None) -> bool:
+    try:
+        return part.read(part.get(row)) is not None or part is not grid
+    except ValueError:
+        return False
 
 
 def _found(raw: object) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.contract_array import categorised, converted, taken_as_is
+from edge_runtime.flow.contract_binding import check_read, conversion_words, grid_conversion
 from edge_runtime.flow.window import Stream
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.inputs import Channel
@@ -60,11 +61,24 @@ class Contract:
     ``conversions`` says in words, per channel, what happens to its number.
     """
 
-    __slots__ = ("_channels", "_corrections", "_is_plain", "_remembered", "_rules", "_vocabularies", "conversions")
+    __slots__ = (
+        "_channels",
+        "_corrections",
+        "_grids",
+        "_is_plain",
+        "_remembered",
+        "_rules",
+        "_vocabularies",
+        "conversions",
+    )
 
     def __init__(self, channels: Sequence[Channel], bindings: Mapping[str, ChannelBinding]) -> None:
+        """Resolve every unit; raises ConfigurationError where a binding does not suit its channel."""
         self._channels = tuple(channels)
         bound = [bindings[channel.name] for channel in channels]
+        for channel, binding in zip(channels, bound, strict=True):
+            check_read(channel, binding)
+        self._grids = tuple(grid_conversion(*pair) for pair in zip(channels, bound, strict=True))
         self._vocabularies: tuple[Vocabulary, ...] = tuple(binding.vocabulary for binding in bound)
         self._corrections = tuple(
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
@@ -76,7 +90,8 @@ class Contract:
         self._rules = tuple(self._static_rule(index, binding) for index, binding in enumerate(bound))
         self._remembered: dict[tuple[str | None, ...], tuple[_Rule | Rejection, ...]] = {}
         self.conversions = tuple(
-            _words(channel, binding, rule) for channel, binding, rule in zip(channels, bound, self._rules, strict=True)
+            conversion_words(channel, binding, _words(channel, binding, rule), grid)
+            for channel, binding, rule, grid in zip(channels, bound, self._rules, self._grids, strict=True)
         )
 
     def judge(self, reading: Reading, stream: Stream | None = None, time_ns: int = 0) -> Judged | Rejection:
@@ -142,7 +157,7 @@ class Contract:
         if channel.form == "opaque":
             return taken_as_is(channel, value), 0
         if channel.shape:
-            return converted(channel, value, rule.a, rule.b, rule.flags)
+            return converted(channel, value, rule.a, rule.b, rule.flags, *self._grids[index])
         if type(value) in (float, int):
             y = rule.a * value + rule.b
             if rule.trained_min <= y <= rule.trained_max:
@@ -231,8 +246,9 @@ class Contract:
             return rule
         subject = f"channel {channel.name}"
         if value is None:
+            wanted = {"number": f"a number in {rule.declared}", "category": "one of its categories"}
             return Rejection(
-                "missing", subject, "no value", f"a number in {rule.declared}", "check the sensor and its cable"
+                "missing", subject, "no value", wanted.get(channel.form, "a number"), "check the sensor and its cable"
             )
         if type(value) not in (float, int):
             return Rejection("not_a_number", subject, repr(value)[:60], "a number", "check how the channel is bound")
@@ -263,13 +279,8 @@ class Contract:
 
 
 def _words(channel: Channel, binding: ChannelBinding, rule: _Rule | Rejection) -> str:
+    """What happens to the unit of a number."""
     if isinstance(rule, Rejection):
-        wanted = "read from the payload" if binding.unit_field else "undeclared: refused at the first sample"
-        return f"{channel.name}: {wanted}"
+        return "unit read from the payload" if binding.unit_field else "undeclared: refused at the first sample"
     origin = "assumed " if rule.flags & ASSUMED_UNIT else ""
-    text = f"{channel.name}: {origin}{rule.declared} -> {channel.unit} (x * {rule.a!r} + {rule.b!r})"
-    correction = binding.correction
-    if correction:
-        until = f", expires {correction.expires}" if correction.expires else ""
-        text += f", correction x * {correction.a!r} + {correction.b!r} of {correction.date}{until}"
-    return text
+    return f"{origin}{rule.declared} -> {channel.unit} (x * {rule.a!r} + {rule.b!r})"

@@ -1,5 +1,6 @@
 """Arrays, categories and opaque numbers against their channel's contract; it knows no stream and fills nothing in."""
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,15 @@ _LIMITS = {
 }
 
 
-def converted(channel: Channel, value: Any, a: float, b: float, flags: int) -> tuple[Floats | Rejection, int]:
-    """An array of numbers in contract units, ``a * x + b``, flat, with its flag bits; the worst number decides."""
-    if isinstance(value, Gridded):
-        placed = _on_grid(channel, value)
+def converted(
+    channel: Channel, value: Any, a: float, b: float, flags: int, grid_a: float = 1.0, grid_b: float = 0.0
+) -> tuple[Floats | Rejection, int]:
+    """An array of numbers in contract units, ``a * x + b``, flat, with its flag bits; the worst number decides.
+
+    A ``Gridded`` value's places become ``grid_a * place + grid_b`` in the channel's grid unit before they are compared.
+    """
+    if isinstance(value, Gridded) and channel.grid:
+        placed = _on_grid(channel, value, grid_a, grid_b)
         if isinstance(placed, Rejection):
             return placed, 0
         numbers, bits = placed
@@ -36,7 +42,8 @@ def converted(channel: Channel, value: Any, a: float, b: float, flags: int) -> t
         if isinstance(taken, Rejection):
             return taken, 0
         numbers = taken
-    numbers = a * numbers + b
+    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is refused by name below
+        numbers = a * numbers + b
     low, high = float(numbers.min()), float(numbers.max())
     if not np.isfinite([low, high]).all():
         return _rejection(channel, "not_finite", "NaN or infinity among its numbers", "finite numbers"), 0
@@ -76,27 +83,38 @@ def categorised(channel: Channel, value: Any) -> float | Rejection:
     if isinstance(value, str) and channel.unknown is not None:
         return float(channel.unknown)
     known = ", ".join(channel.categories[:8]) + (" ..." if len(channel.categories) > 8 else "")  # noqa: PLR2004 - as many as one reads
-    return _rejection(channel, "unknown_category", repr(value)[:60], f"one of {known}")
+    return _rejection(channel, "unknown_category", reprlib.repr(value), f"one of {known}")
 
 
 def _flat(channel: Channel, value: Any) -> Floats | Rejection:
     if value is None:
         return _rejection(channel, "missing", "no value", f"{channel.width} numbers")
-    try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return _rejection(channel, "not_a_number", repr(value)[:60], f"{channel.width} numbers")
+    if isinstance(value, Gridded):
+        return _rejection(channel, "not_a_number", "values with a grid", f"{channel.width} numbers without one")
+    numbers = _numbers(value)
+    if numbers is None:
+        return _rejection(channel, "not_a_number", reprlib.repr(value), f"{channel.width} numbers")
     if numbers.size != channel.width or (numbers.ndim > 1 and numbers.shape != channel.shape):
         return _rejection(channel, "wrong_shape", f"numbers of shape {numbers.shape}", f"shape {channel.shape}")
     return numbers.ravel()
 
 
-def _on_grid(channel: Channel, value: Gridded) -> tuple[Floats, int] | Rejection:
-    """The numbers on the channel's own grid, resampled where that is allowed and nothing has to be invented."""
+def _numbers(value: Any) -> Floats | None:
+    """Numbers of any array as float64; None where they are none: numpy would also read '5', True and None as such."""
     try:
-        numbers, places = np.asarray(value.values, dtype=np.float64), np.asarray(value.grid, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+        numbers = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):  # rows of unequal length, or what refuses to be an array
+        return None
+    return numbers.astype(np.float64) if numbers.dtype.kind in "iuf" else None
+
+
+def _on_grid(channel: Channel, value: Gridded, a: float, b: float) -> tuple[Floats, int] | Rejection:
+    """The numbers on the channel's own grid, resampled where that is allowed and nothing has to be invented."""
+    numbers, places = _numbers(value.values), _numbers(value.grid)
+    if numbers is None or places is None:
         return _rejection(channel, "not_a_number", "no numbers", "two arrays of numbers, values and grid")
+    with np.errstate(over="ignore", invalid="ignore"):
+        places = a * places + b
     if numbers.ndim != 1 or numbers.shape != places.shape or len(places) < 2:  # noqa: PLR2004 - a span needs two places
         return _rejection(channel, "wrong_shape", f"{numbers.shape} values at {places.shape} places", "one a place")
     wanted = np.array(channel.grid)
@@ -105,9 +123,9 @@ def _on_grid(channel: Channel, value: Gridded) -> tuple[Floats, int] | Rejection
         return numbers, 0
     found = f"{len(places)} points from {places[0]:.6g} to {places[-1]:.6g}"
     expected = f"{len(wanted)} points from {wanted[0]:g} to {wanted[-1]:g} {channel.grid_unit}"
-    rises = bool((np.diff(places) > 0).all())
+    rises = bool((places[1:] > places[:-1]).all())
     covers = places[0] <= wanted[0] + SAME_GRID * span and places[-1] >= wanted[-1] - SAME_GRID * span
-    if channel.other_grid != "resample" or not rises or not covers or not np.isfinite(places).all():
+    if channel.other_grid != "resample" or not rises or not covers:
         return _rejection(channel, "other_grid", found, expected)
     return np.interp(wanted, places, numbers), RESAMPLED
 

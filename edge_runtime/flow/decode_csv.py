@@ -13,6 +13,9 @@ from edge_runtime.spec.reading import Reading, Rejection
 _MOST_COLUMNS = 4096
 """Of a header; a wider one is no header but a flood of separators."""
 
+# The framing bounds a line; a quoted cell beside a picture in base64 must not be stopped by csv's own 131,072 characters.
+csv.field_size_limit(16_777_216)
+
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -27,13 +30,13 @@ class CsvDecoder:
         self._separator = decode.separator
         self._comment = decode.comment
         self._fields = bound_fields(decode, channels)
-        self._conversions = Conversions(
-            place="column",
-            number=_make_number(decode),
-            text=str.strip,
-            carried=str.strip,
-            number_expected="a number" if decode.decimal == "." else "a number with a decimal comma",
-        )
+        for name, binding in channels.items():
+            if binding.read == "list" or binding.grid_field is not None:
+                raise ConfigurationError(
+                    subject=f"channel {name!r}, read", found=f"{binding.read!r}", expected="no list and no grid in csv",
+                    todo="read = 'columns' with count, or let the sender write JSON",
+                )  # fmt: skip
+        self._number = _make_number(decode)
         self._columns: tuple[str, ...] | None = None
         self._count = 0
         self._assemble: Assemble | None = None
@@ -96,9 +99,23 @@ class CsvDecoder:
                 return Rejection("wrong_columns", subject, f"it twice in {found}", "it once")
             todo = nearest(field, columns) or "correct the field's name in the binding or the sender's header"
             return Rejection("wrong_columns", subject, found, "it among the columns", todo)
+        for binding in self._channels.values():
+            behind = len(columns) - index[binding.field]
+            if binding.count is not None and behind < binding.count:
+                subject = f"column {binding.field!r}"
+                return Rejection("wrong_columns", subject, f"{behind} columns from it on", f"{binding.count} of them")
         self._count = len(columns)
+        conversions = Conversions(
+            place="column",
+            number=self._number,
+            text=str.strip,
+            carried=str.strip,
+            number_expected="a number" if self._decode.decimal == "." else "a number with a decimal comma",
+            word=_make_word(self._decode),
+            columns_of=lambda field, count: itemgetter(slice(index[field], index[field] + count)),
+        )
         self._assemble = make_assemble(
-            self._decode, self._channels, lambda field: itemgetter(index[field]), self._conversions
+            self._decode, self._channels, lambda field: itemgetter(index[field]), conversions
         )
         self._columns = columns
         return None
@@ -157,6 +174,16 @@ class CsvDecoder:
 def _stripped(cells: list[str]) -> tuple[str, ...]:
     # From a list: one made from a generator is cut to size, and CPython keeps up to 2000 such scraps of each length.
     return tuple([cell.strip() for cell in cells])
+
+
+def _make_word(decode: CsvDecode) -> Callable[[str], str | None]:
+    missing = frozenset(text.strip() for text in decode.missing)
+
+    def word(raw: str) -> str | None:
+        cell = raw.strip()
+        return None if cell in missing else cell
+
+    return word
 
 
 def _make_number(decode: CsvDecode) -> Callable[[str], float | None]:

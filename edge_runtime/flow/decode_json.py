@@ -23,9 +23,15 @@ class JsonDecoder:
     """Reads one object per frame and remembers nothing."""
 
     def __init__(self, decode: JsonDecode, channels: Mapping[str, ChannelBinding]) -> None:
-        """Resolve keys and pointers; raises ConfigurationError for a malformed pointer."""
+        """Resolve keys and pointers; raises ConfigurationError for a malformed pointer, or CSV's columns."""
         self._encoding = decode.encoding
-        conversions = Conversions("field", _number, _text, _carried, "a JSON number")
+        for name, binding in channels.items():
+            if binding.read == "columns":
+                raise ConfigurationError(
+                    subject=f"channel {name!r}, read", found="'columns'", expected="'list' or 'base64' in JSON",
+                    todo="only csv has columns",
+                )  # fmt: skip
+        conversions = Conversions("field", _number, _text, _carried, "a JSON number", _word)
         self._assemble = make_assemble(decode, channels, _getter_of, conversions)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
@@ -113,6 +119,13 @@ def _text(raw: object) -> str | None:
     if type(raw) is str:
         return raw.strip()
     return to_json(raw).decode() if type(raw) in {bool, int, float} else None
+
+
+def _word(raw: object) -> str | None:
+    text = _text(raw)
+    if text is None and raw is not None:
+        raise ValueError
+    return text
 
 
 def _carried(raw: object) -> Scalar:

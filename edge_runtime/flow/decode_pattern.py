@@ -11,6 +11,8 @@ from edge_runtime.spec.binding import ChannelBinding, PatternDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _BYTE_ORDER_MARK = "\ufeff"
+# A word may look like a number, so a category may be read from any field.
+_KINDS = {"number": {"number", "int"}, "text": {"number", "int", "word", "text"}, "base64": {"word", "text"}}
 
 
 class PatternDecoder:
@@ -28,14 +30,20 @@ class PatternDecoder:
                 raise _refusal(field, purpose, f"fields {quote_names(names)} in the pattern", nearest(field, names))
         for name, binding in channels.items():
             kind = compiled.fields[binding.field]
-            if kind not in {"number", "int"}:
-                raise _refusal(binding.field, f"channel {name!r}", f"{{{binding.field}:{kind}}}", "make it a number")
+            if binding.read not in _KINDS or binding.grid_field is not None:
+                raise ConfigurationError(
+                    subject=f"channel {name!r}, read", found=repr(binding.read), expected="'number', 'text' or 'base64'",
+                    todo="a pattern has no lists and no grids",
+                )  # fmt: skip
+            if kind not in _KINDS[binding.read]:
+                wanted = "number" if binding.read == "number" else "word"
+                raise _refusal(binding.field, f"channel {name!r}", f"{{{binding.field}:{kind}}}", f"make it a {wanted}")
 
         def getter_of(field: str) -> Getter:
             return itemgetter(names.index(field))
 
         number = _number if decode.decimal == "." else _number_with_comma
-        conversions = Conversions("field", number, str.strip, str.strip, "a number")
+        conversions = Conversions("field", number, str.strip, str.strip, "a number", str.strip)
         self._assemble = make_assemble(decode, channels, getter_of, conversions)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
@@ -73,6 +81,6 @@ def _refusal(field: str, purpose: str, found: str, todo: str) -> ConfigurationEr
     return ConfigurationError(
         subject=f"field {field!r} ({purpose})",
         found=found,
-        expected=f"{{{field}:number}} in the pattern" if purpose.startswith("channel") else "it in the pattern",
+        expected="it in the pattern, of the kind its reading needs",
         todo=todo or "correct the pattern or the binding",
     )

@@ -1,5 +1,7 @@
 """A bundle opened inside somebody's own Python program: the same boot, line and refusals; no shortcut."""
 
+import math
+import reprlib
 import time as clock
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,11 +14,13 @@ from numpy.typing import NDArray
 
 from edge_runtime.errors import BundleError, ConfigurationError, SampleRefused
 from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.contract_binding import suiting_reads
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.line import Line
 from edge_runtime.run.boot import ReadyModel, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.reading import Gridded, Reading, Rejection
 from edge_runtime.spec.report import Report
 from edge_runtime.spec.result import Answer
@@ -35,6 +39,7 @@ _LINE: Final = "python"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NAMED: Final = 3
+_LATEST_NS: Final = (1 << 63) - 1  # what 64 bits hold
 
 
 class Sample(NamedTuple):
@@ -96,7 +101,8 @@ class OpenModel:
                     subject="units", found=f"an unknown channel {name!r}", expected=_nearest(name, self._names),
                     todo=f"see what the bundle takes: edge-runtime inspect {self.report.bundle['path']}",
                 )  # fmt: skip
-        self._contract = Contract(channels, {name: _binding(name, units.get(name), vocabulary) for name in self._names})
+        bound = {channel.name: _binding(channel, units.get(channel.name), vocabulary) for channel in channels}
+        self._contract = Contract(channels, bound)
         self._line = Line(name=_LINE, model=ready.model, contract=self._contract)
 
     @property
@@ -159,6 +165,12 @@ class OpenModel:
         refused += [(row, refusal) for refusal in refusals]
 
     def _offer(self, values: Mapping[str, Value], time: datetime | None, stream: str) -> None:
+        if not isinstance(values, Mapping):
+            self._refuse(
+                "bad_sample", "sample", _shown(values), "a mapping from channels to values", "name the channels"
+            )
+        if not isinstance(stream, str) or not stream.isprintable():
+            self._refuse("bad_sample", "stream", _shown(stream), "a printable text", "give it another name")
         for name in values:
             if name not in self._names:
                 self._refuse("unknown_channel", "channels", repr(name), _nearest(name, self._names), "correct its name")
@@ -175,23 +187,31 @@ class OpenModel:
         unit = None
         if isinstance(value, tuple) and not isinstance(value, Gridded):
             if len(value) != 2 or not isinstance(value[1], str):  # noqa: PLR2004 -- a number and its unit
-                self._refuse("not_a_number", f"channel {name}", repr(value)[:80], "(number, unit)", "give the two")
+                self._refuse("not_a_number", f"channel {name}", _shown(value), "(number, unit)", "give the two")
             value, unit = value
         if value is None or name not in self._numbers:
             return value, unit  # an array or a word is judged by the contract itself
         if not isinstance(value, Real) or isinstance(value, bool):
             self._refuse(
-                "not_a_number", f"channel {name}", repr(value)[:80], "a number, or (number, unit)", "convert it first"
+                "not_a_number", f"channel {name}", _shown(value), "a number, or (number, unit)", "convert it first"
             )
-        return float(value), unit
+        try:
+            return float(value), unit
+        except OverflowError:  # an integer past float64, which no sensor gives
+            return math.inf, unit
 
     def _unix_ns(self, time: datetime) -> int:
-        if time.tzinfo is None:
+        if not isinstance(time, datetime):
+            self._refuse("bad_time", "time of the sample", _shown(time), "a datetime with its zone", "convert it first")
+        if time.utcoffset() is None:
             self._refuse(
                 "bad_time", "time of the sample", f"{time.isoformat()} without a zone", "a time with its zone",
                 "e.g. datetime(..., tzinfo=UTC)",
             )  # fmt: skip
-        return (time - _EPOCH) // _MICROSECOND * 1000
+        time_ns = (time - _EPOCH) // _MICROSECOND * 1000
+        if abs(time_ns) > _LATEST_NS:
+            self._refuse("bad_time", "time of the sample", time.isoformat(), "a time from 1678 to 2262", "correct it")
+        return time_ns
 
     def _refuse(self, reason: str, subject: str, found: str, expected: str, todo: str) -> NoReturn:
         """Refuse what never became a reading; the line has not seen it, so it is counted here."""
@@ -207,10 +227,15 @@ class OpenModel:
         return answers, [_refusal(one.rejection) for one in line.take_refused()]
 
 
-def _binding(name: str, unit: str | None, vocabulary: Vocabulary) -> ChannelBinding:
+def _binding(channel: Channel, unit: str | None, vocabulary: Vocabulary) -> ChannelBinding:
+    read = suiting_reads(channel)[0]
     if unit is None:
-        return ChannelBinding(field=name, unit_field="the value's own", vocabulary=vocabulary)
-    return ChannelBinding(field=name, unit=unit, vocabulary=vocabulary)
+        return ChannelBinding(field=channel.name, unit_field="the value's own", vocabulary=vocabulary, read=read)
+    return ChannelBinding(field=channel.name, unit=unit, vocabulary=vocabulary, read=read)
+
+
+def _shown(value: object) -> str:
+    return reprlib.repr(value)
 
 
 def _refusal(rejection: Rejection) -> SampleRefused:

@@ -11,6 +11,7 @@ from edge_runtime.bundle.golden import Goldens
 from edge_runtime.errors import BundleError
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.contract_binding import suiting_reads
 from edge_runtime.flow.line import Infer, Line, Model
 from edge_runtime.run.comparison import Difference
 from edge_runtime.spec.binding import ChannelBinding
@@ -122,7 +123,10 @@ def _joined(parts: list[Mapping[str, NDArray[Any]]], axes: Mapping[str, int]) ->
 def _golden_line(model: Model, infer: Infer, size: int) -> Line:
     channels = model.manifest.channels
     # The unit comes with each value, so that a manifest with another unit is another conversion, and shows.
-    bindings = {channel.name: ChannelBinding(field=channel.name, unit_field="unit") for channel in channels}
+    bindings = {
+        channel.name: ChannelBinding(field=channel.name, unit_field="unit", read=suiting_reads(channel)[0])
+        for channel in channels
+    }
     sizes = (1,) if size == 1 else (1, size)
     return Line(
         name="golden", model=model._replace(infer=infer), contract=Contract(channels, bindings), batch_sizes=sizes

@@ -13,6 +13,12 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
+Read = Literal["number", "text", "list", "columns", "base64"]
+"""How a channel's value is written in a payload."""
+
+PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
+"""What base64 text may hold, little-endian; the list is closed and nothing is detected from the bytes."""
+
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 _PROBE = dt.datetime(2031, 11, 23, 17, 5, 9, tzinfo=dt.UTC)
 
@@ -28,9 +34,10 @@ class Framing(BaseModel):
     max_bytes: int = Field(
         default=4096,
         ge=1,
-        le=1_048_576,
+        le=16_777_216,
         description="Longest line in bytes, its end not counted. A longer one is refused as too_long and skipped to its"
-        " end: without a limit, a sender at the wrong baud rate, which never sends a line end, would fill the memory.",
+        " end: without a limit, a sender at the wrong baud rate, which never sends a line end, would fill the memory."
+        " A picture or a spectrum in one line needs more than the default: 96 x 96 x 3 bytes as base64 are 36864 bytes.",
     )
     line_end: Literal["any", "lf", "cr"] = Field(
         default="any",
@@ -133,11 +140,39 @@ class ChannelBinding(BaseModel):
     )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
+    read: Read = Field(
+        default="number",
+        description="How the value is written: one 'number'; the 'text' of a category, such as 'red'; a 'list', which"
+        " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
+        " columns from field on; or 'base64' (RFC 4648, padded) of packed numbers.",
+    )
+    count: int | None = Field(
+        default=None, ge=1, le=4096, description="Of columns: how many of them, for example 256 of a spectrometer."
+    )
+    dtype: PackedDtype | None = Field(
+        default=None, description="Of base64: what its numbers are, little-endian, for example 'uint8' for a picture."
+    )
+    grid_field: FieldName | None = Field(
+        default=None,
+        description="For a spectrum that brings its own x axis: the JSON field with the list of its places, for example"
+        " 'wavelength'. It must be the bundle's own grid, unless the bundle allows to resample.",
+    )
+    grid_unit: str | None = Field(
+        default=None, min_length=1, description="The unit of the places in grid_field, for example 'nm' or 'um'."
+    )
 
     @model_validator(mode="after")
-    def _one_unit(self) -> Self:
+    def _consistent(self) -> Self:
         if self.unit is not None and self.unit_field is not None:
             raise ValueError(f"unit {self.unit!r} and unit_field {self.unit_field!r} both say the unit; keep one")
+        if (self.read == "columns") != (self.count is not None):
+            raise ValueError("count says how many columns: it belongs to read = 'columns', and only to it")
+        if (self.read == "base64") != (self.dtype is not None):
+            raise ValueError("dtype says what base64 holds: it belongs to read = 'base64', and only to it")
+        if (self.grid_field is None) != (self.grid_unit is None):
+            raise ValueError("grid_field and grid_unit belong together; the unit of a grid is never guessed")
+        if self.grid_field is not None and self.read not in {"list", "base64"}:
+            raise ValueError("grid_field belongs to an array: read = 'list' or 'base64'")
         return self
 
 

@@ -40,7 +40,7 @@ def test_every_key_is_explained() -> None:
     ("model", "keys", "says"),
     [
         (Framing, {"max_bytes": 0}, "greater than or equal to 1"),
-        (Framing, {"max_bytes": 1_048_577}, "less than or equal to 1048576"),
+        (Framing, {"max_bytes": 16_777_217}, "less than or equal to 16777216"),
         (Framing, {"line_end": "crlf"}, "'any', 'lf' or 'cr'"),
         (Framing, {"maxbytes": 3}, "Extra inputs"),
         (TimeField, {"field": "t", "format": "iso"}, "iso8601"),
