@@ -82,7 +82,9 @@ class _Parser(argparse.ArgumentParser):
 def _add_flags(leaf: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
     for flag in flags:
         if not flag.name.startswith("-"):
-            leaf.add_argument(flag.name.lower(), metavar=flag.name, help=flag.help)
+            leaf.add_argument(
+                flag.name.lower(), metavar=flag.name, help=flag.help, nargs="?" if flag.optional else None
+            )
         elif flag.metavar:
             leaf.add_argument(flag.name, metavar=flag.metavar, help=flag.help, default=flag.default, type=flag.parse)
         else:

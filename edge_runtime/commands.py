@@ -7,13 +7,17 @@ from typing import Final, NamedTuple
 
 
 class Flag(NamedTuple):
-    """One word of a command: ``FILE`` (positional), ``--out`` with a metavar (takes a value) or without (a switch)."""
+    """One word of a command: ``FILE`` (positional), ``--out`` with a metavar (takes a value) or without (a switch).
+
+    ``optional`` is for a positional word that may be left out.
+    """
 
     name: str
     help: str
     metavar: str = ""
     default: str | None = None
     parse: Callable[[str], object] = str
+    optional: bool = False
 
 
 class Command(NamedTuple):
@@ -95,6 +99,26 @@ COMMANDS: Final = (
         "edge-runtime verify bundles/frost",
         "edge_runtime.run.inspect",
         (Flag("BUNDLE", "a bundle: a folder or a .tar of it"), _JSON),
+    ),
+    Command(
+        "diff",
+        "tell what differs between two bundles, and what it means for a line bound to the first",
+        "edge-runtime diff bundles/frost bundles/dewpoint",
+        "edge_runtime.run.diff",
+        (Flag("A", "the bundle in use: a folder or a .tar of it"), Flag("B", "the bundle that is to come"), _JSON),
+    ),
+    Command(
+        "explain",
+        "say what broke a self-test first, by how much, what changed since the last pass, and what to do",
+        "edge-runtime explain --bundle bundles/frost",
+        "edge_runtime.run.explain",
+        (
+            Flag("REPORT", "a report that `selftest --json` wrote", optional=True),
+            Flag("--bundle", "boot this bundle now instead: a folder or a .tar of it", "PATH"),
+            Flag("--config", "device file whose lines are to be booted with it", "FILE"),
+            Flag("--profile", "device profile, by name or file", "PROFILE"),
+            Flag("--inject", "corrupt the input of one check, to see how it would be told", "CHECK"),
+        ),
     ),
     Command(
         "doctor",

@@ -1,7 +1,7 @@
 """Says by how much each stage of the goldens differs, and whether that is within its tolerance; it runs no model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.errors import BundleError
 from edge_runtime.flow.postprocess import Postprocess, Unusable
+from edge_runtime.spec.inputs import Input
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.outputs import Destandardize, Output
 from edge_runtime.spec.result import OutputValue
@@ -20,6 +21,7 @@ Tensors = Mapping[str, NDArray[Any]]
 
 # Adding and multiplying in float64 is exact to the last step; exp and softmax may differ by a few of them.
 ANSWER_RTOL = 1e-12
+_TOLD = 4  # channels named in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +37,28 @@ def compare_tensors(found: Tensors, goldens: Goldens, manifest: Manifest) -> Dif
     """Stage one: raw values with units -> input tensors, those of a recurrent state included."""
     own = manifest.preprocess_onnx
     limits = {one.tensor: (own.rtol, own.atol) if own else steps_tolerance(one.steps) for one in manifest.inputs}
-    return _worst(_compare_tensors(found, goldens, limits))
+    return _worst(_compare_tensors(found, goldens, limits, {one.tensor: one for one in manifest.inputs}))
 
 
 def _compare_tensors(
-    found: Tensors, goldens: Goldens, limits: Mapping[str, tuple[float, float]]
+    found: Tensors, goldens: Goldens, limits: Mapping[str, tuple[float, float]], inputs: Mapping[str, Input]
 ) -> Iterator[Difference]:
     for name, expected in goldens.tensors.items():
         # A state comes out of the model itself, so it is as near as the model's outputs are; float32's own distance.
         rtol, atol = limits.get(name, (1e-5, 1e-5))
-        yield _close(found[name][: len(goldens)], expected, rtol, atol, "tensor units")
+        actual = found[name][: len(goldens)]
+        compared = _close(actual, expected, rtol, atol, "tensor units", len(goldens))
+        if not compared.holds and name in inputs and actual.shape == expected.shape:
+            where = _channels_beyond(actual, expected, rtol, atol, inputs[name])
+            compared = replace(compared, measured=f"{name}: {compared.measured}{where}")
+        yield compared
 
 
 def compare_outputs(outputs: Tensors, goldens: Goldens, tolerance: Tolerance, variant: Variant) -> Difference:
     """Stage two: output tensors against the stored ones, by the provider's tolerance class; rows repeat the cases."""
     return _worst(
         _within(outputs[name], _repeated(_stored(goldens.outputs, name, "output"), len(outputs[name])), tolerance,
-                _step(variant, name))
+                _step(variant, name), len(goldens))
         for name in variant.model_outputs
     )  # fmt: skip
 
@@ -134,7 +141,7 @@ def _compare_output(
         )
         return
     room = 0.0 if allowed is None else _repeated(allowed, len(values))
-    yield _close(actual, expected, ANSWER_RTOL, room, output.unit)
+    yield _close(actual, expected, ANSWER_RTOL, room, output.unit, len(goldens))
     if allowed is None or not allowed.any():
         for at, flag in enumerate(output.flags):
             wanted = _repeated(_stored(goldens.flags, f"{output.name}.{flag.name}", "flag"), len(values))
@@ -189,21 +196,31 @@ def _stored(group: Mapping[str, NDArray[Any]], name: str, what: str) -> NDArray[
 
 
 def _close(
-    actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float | NDArray[np.float64], unit: str
+    actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float | NDArray[np.float64], unit: str, cases: int
 ) -> Difference:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return Difference(
             holds=False, measured=f"{actual.dtype} {actual.shape}", limit=f"{expected.dtype} {expected.shape}"
         )
-    actual, wanted = actual.astype(np.float64), expected.astype(np.float64)
-    both_missing = np.isnan(actual) & np.isnan(wanted)
-    off = np.where(both_missing, 0.0, np.abs(actual - wanted))
-    over = off - atol - np.where(both_missing, 0.0, rtol * np.abs(wanted))
+    off, allowed = _off(actual, expected, rtol, atol)
     limit = f"{np.max(atol):.3g} + {rtol:g} * |expected|" if np.any(atol) else f"{rtol:g} * |expected|"
-    return Difference(bool((over <= 0).all()), f"{off.max(initial=0.0):.3g} {unit} off at most", limit)
+    measured = f"{off.max(initial=0.0):.3g} {unit} off at most"
+    return Difference(bool((off <= allowed).all()), measured + _beyond(off, allowed, cases), limit)
 
 
-def _within(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, step: float | None) -> Difference:
+def _off(
+    actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float | NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How far each number is off, and how far it may be; a number missing on both sides is not off."""
+    numbers, wanted = actual.astype(np.float64), expected.astype(np.float64)
+    both_missing = np.isnan(numbers) & np.isnan(wanted)
+    off = np.where(both_missing, 0.0, np.abs(numbers - wanted))
+    return off, atol + np.where(both_missing, 0.0, rtol * np.abs(wanted))
+
+
+def _within(
+    actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, step: float | None, cases: int
+) -> Difference:
     if expected.dtype.kind == "U":
         same = actual.shape == expected.shape and bool((actual.astype(str) == expected).all())
         return Difference(holds=same, measured="texts equal" if same else "texts differ", limit="equal")
@@ -213,11 +230,38 @@ def _within(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, 
         )
     off = np.abs(actual.astype(np.float64) - expected)
     allowed = _allowed(expected, tolerance, step)
-    rows = int((off > allowed).any(axis=tuple(range(1, off.ndim))).sum())
     steps = f" ({off.max() / step:.3g} steps)" if step else ""
     holds = bool((off <= allowed).all())  # a NaN is not within anything
-    measured = f"{off.max():.3g}{steps} off at most" + (f", {rows} of {len(off)} rows beyond" if rows else "")
-    return Difference(holds, measured, _limit(tolerance))
+    return Difference(holds, f"{off.max():.3g}{steps} off at most{_beyond(off, allowed, cases)}", _limit(tolerance))
+
+
+def _beyond(off: NDArray[np.float64], allowed: NDArray[np.float64], cases: int) -> str:
+    """Which cases are beyond what is allowed, or how much of it was used; the rows repeat the cases."""
+    rows = off.reshape(len(off), -1)
+    room = np.broadcast_to(allowed, off.shape).reshape(rows.shape)
+    over = np.where(np.isnan(rows), np.inf, rows - room).max(axis=1, initial=-np.inf)
+    wrong = np.flatnonzero(over > 0)
+    if wrong.size:
+        numbers = sorted({int(row) % cases for row in wrong})
+        return f"; beyond in {len(numbers)} of {cases} cases, by most in case {int(over.argmax()) % cases}"
+    if not room.any():
+        return ""
+    with np.errstate(invalid="ignore"):
+        used = float(np.nan_to_num(rows / np.where(room > 0, room, np.inf)).max(initial=0.0))
+    return f", {used:.0%} of what is allowed"
+
+
+def _channels_beyond(actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float, model_input: Input) -> str:
+    """The channels whose numbers are beyond, the worst first, where the tensor still has one place for each."""
+    names = [channel.name for channel in model_input.channels]
+    if "channel" not in model_input.axes or actual.shape[model_input.axes.index("channel")] != len(names):
+        return ""
+    off, allowed = _off(actual, expected, rtol, atol)
+    axis = model_input.axes.index("channel")
+    over = np.moveaxis(np.where(off > allowed, off, 0.0), axis, 0).reshape(len(names), -1).max(axis=1)
+    wrong = [int(at) for at in np.argsort(-over, kind="stable") if over[at] > 0]
+    told = ", ".join(f"{names[at]} {over[at]:.3g}" for at in wrong[:_TOLD])
+    return f"; in {told}{f' and {len(wrong) - _TOLD} more' if len(wrong) > _TOLD else ''}" if told else ""
 
 
 def _allowed(expected: NDArray[Any], tolerance: Tolerance, step: float | None) -> NDArray[np.float64]:

@@ -35,7 +35,7 @@ def main(args: Namespace) -> int:
 
     """
     bundle = verify(read_files(Path(args.bundle)), args.bundle)
-    manifest = _manifest(bundle)
+    manifest = manifest_of(bundle)
     if args.command == "verify":
         _tell(_as_json(_whole(bundle, manifest)) if args.json else "\n".join(_whole_lines(bundle, manifest)))
     elif args.json:
@@ -220,7 +220,13 @@ def _whole_lines(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
     yield "Whole says who made it as little as that it answers right: `edge-runtime selftest` runs its goldens."
 
 
-def _manifest(bundle: VerifiedBundle) -> Manifest:
+def manifest_of(bundle: VerifiedBundle) -> Manifest:
+    """The manifest of a bundle, whose every file is there.
+
+    Raises:
+        BundleError: it says what this release does not understand, or names a file that is not there.
+
+    """
     manifest = parse(bundle.files.get("manifest.json", b""))
     absent = sorted(manifest.files() - set(bundle.files))
     if absent:

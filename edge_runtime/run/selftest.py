@@ -25,7 +25,7 @@ _DEMO: Final = "frost"
 PORTS: Final = "ports"
 
 
-class _Trial(NamedTuple):
+class Trial(NamedTuple):
     """One bundle to boot, and the lines of the device file that name it."""
 
     bundle: Path
@@ -43,11 +43,10 @@ def main(args: Namespace) -> int:
 
     """
     tiers, retry_code = _tiers(args.tier), _code(args.retry_code)
-    loaded, trials = _plan(args)
+    loaded, trials = plan(args)
     reports = []
     for trial in trials:
-        report = boot(trial.bundle, trial.setting, inject=args.inject).report
-        report = replace(report, checks=(*report.checks, *_port_checks(trial.lines)))
+        report = tried(trial, args.inject)
         reports.append(report)
         _tell(as_text(report, tiers))
         if loaded is not None and args.inject is None:
@@ -58,7 +57,19 @@ def main(args: Namespace) -> int:
     return retry_code if _only_ports_are_missing(reports, tiers) else _FAILED
 
 
-def _plan(args: Namespace) -> tuple[LoadedConfig | None, list[_Trial]]:
+def tried(trial: Trial, inject: str | None) -> Report:
+    """The report of one boot, the ports of its lines among the checks."""
+    report = boot(trial.bundle, trial.setting, inject=inject).report
+    return replace(report, checks=(*report.checks, *_port_checks(trial.lines)))
+
+
+def plan(args: Namespace) -> tuple[LoadedConfig | None, list[Trial]]:
+    """What ``args.bundle``, ``args.config`` and ``args.profile`` ask for; without any, device.toml here or the demo's bundle.
+
+    Raises:
+        ConfigurationError: the device file or the profile.
+
+    """
     config = Path(args.config) if args.config else None
     if config is None and args.bundle is None and _DEVICE_FILE.is_file():
         config = _DEVICE_FILE
@@ -66,14 +77,14 @@ def _plan(args: Namespace) -> tuple[LoadedConfig | None, list[_Trial]]:
         bundle = Path(args.bundle) if args.bundle else data_folder("bundles") / _DEMO
         if not args.bundle:
             _tell(f"no --bundle, no --config and no {_DEVICE_FILE} here: testing the demonstration bundle {bundle}\n\n")
-        return None, [_Trial(bundle, make_setting(args.profile), ())]
+        return None, [Trial(bundle, make_setting(args.profile), ())]
     loaded = load_config(config)
     named = [loaded.resolve(line.bundle) for line in loaded.config.line]
     bundles = [Path(args.bundle)] if args.bundle else list({path.resolve(): path for path in named}.values())
     if args.bundle and not lines_of(loaded, bundles[0]):
         _tell(f"no line of {config} names {args.bundle}: its units are checked, no line's binding to it is\n\n")
     trials = [
-        _Trial(bundle, make_line_setting(loaded, bundle, args.profile), lines_of(loaded, bundle)) for bundle in bundles
+        Trial(bundle, make_line_setting(loaded, bundle, args.profile), lines_of(loaded, bundle)) for bundle in bundles
     ]
     return loaded, trials
 

@@ -1,0 +1,138 @@
+"""`edge-runtime explain`: what a self-test says, in the order a person asks it; it judges nothing that the boot has not."""
+
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from edge_runtime.errors import UsageError
+from edge_runtime.run.causes import FOLLOWS, STAGES, causes
+from edge_runtime.run.selftest import plan, tried
+from edge_runtime.spec.report import BOTH_TIERS, LEFT_OUT
+from edge_runtime.spec.report_file import BootFile, CheckFile, ReportFile, report_file
+
+_MAX_REPORT_BYTES: Final = 16 * 1024 * 1024
+_SHARE: Final = re.compile(r", (\d+)% of what is allowed")
+_NUMBER: Final = re.compile(r"^(\d+(?:\.\d+)?(?:e[+-]?\d+)?) (ms|MB)")
+
+
+def main(args: Namespace) -> int:
+    """Explain ``args.report``, or a boot made now of ``args.bundle`` and ``args.config``; 0 once it is told.
+
+    Raises:
+        UsageError: both are given, or the report is none.
+        ConfigurationError: the device file or the profile.
+
+    """
+    if args.report and (args.bundle or args.config or args.inject):
+        raise UsageError(
+            subject="explain", found="a report and --bundle, --config or --inject", expected="one of the two",
+            todo="leave the report out to boot now",
+        )  # fmt: skip
+    boots = _read(Path(args.report)).boots if args.report else _boot_now(args)
+    sys.stdout.write("\n\n".join("\n".join(explain(boot)) for boot in boots) + "\n")
+    return 0
+
+
+def explain(boot: BootFile) -> Iterator[str]:
+    """The explanation of one boot, line by line."""
+    failed = _first_first([check for check in boot.checks if check.status == "fail"])
+    yield f"{_title(boot)}: {_verdict(boot, failed)}"
+    if failed:
+        yield from _broken(boot, failed)
+    else:
+        yield f"  closest call: {_closest(boot.checks)}"
+    yield f"  changed      {_changes(boot)}"
+    skipped = [
+        f"{check.id} ({check.hint})" for check in boot.checks if check.status == "skip" and check.hint != LEFT_OUT
+    ]
+    if skipped:
+        yield f"  not checked  {'; '.join(skipped)}"
+    if failed:
+        yield ""
+        yield "  Likely causes, the likeliest first:"
+        for number, cause in enumerate(
+            causes(failed[0].id, [one.id for one in failed], boot.changed_since_last_pass), 1
+        ):
+            yield f"    {number}. {cause.text}"
+            yield f"       -> {cause.todo}"
+
+
+def _first_first(failed: Sequence[CheckFile]) -> list[CheckFile]:
+    """Required before wanted; within a tier in the order they ran, in which a cause stands before its effects."""
+    return sorted(failed, key=lambda check: check.tier != "required")
+
+
+def _verdict(boot: BootFile, failed: Sequence[CheckFile]) -> str:
+    if not failed:
+        return "nothing is broken; it may serve"
+    serves = "it must not serve" if boot.state == "ERROR" else "it may serve, worse than promised"
+    return f"{failed[0].id} broke first; {serves}"
+
+
+def _broken(boot: BootFile, failed: Sequence[CheckFile]) -> Iterator[str]:
+    first, *others = failed
+    yield f"  stage        {STAGES.get(first.id, 'a check outside the bundle')}"
+    yield f"  found        {first.measured}"
+    yield f"  allowed      {first.limit}"
+    yield f"  its own hint {first.hint}"
+    passed = [check.id for check in boot.checks if check.status in ("pass", "warn")]
+    yield f"  held         {', '.join(passed) or 'nothing'}"
+    for check in others:
+        after = " (follows from the first)" if first.id in FOLLOWS.get(check.id, ()) else ""
+        yield f"  failed too   {check.id}{after}: {check.measured}; allowed {check.limit}"
+    left_out = [check.id for check in boot.checks if check.status == "skip" and check.hint == LEFT_OUT]
+    if left_out:
+        yield f"  not reached  {', '.join(left_out)}"
+
+
+def _closest(checks: Sequence[CheckFile]) -> str:
+    shares = [(share, check) for check in checks if check.status == "pass" and (share := used(check)) is not None]
+    if not shares:
+        return "no check measures a distance here"
+    share, check = max(shares, key=lambda one: one[0])
+    return f"{check.id}, {share:.0%} of its limit: {check.measured} (limit {check.limit})"
+
+
+def used(check: CheckFile) -> float | None:
+    """How much of its limit a check used, 1 being all; None for one that is only right or wrong."""
+    told = _SHARE.search(check.measured)
+    if told:
+        return int(told[1]) / 100
+    measured, limit = _NUMBER.match(check.measured), _NUMBER.match(check.limit)
+    if measured and limit and measured[2] == limit[2] and float(limit[1]) > 0:
+        return float(measured[1]) / float(limit[1])
+    return None
+
+
+def _changes(boot: BootFile) -> str:
+    changes = boot.changed_since_last_pass
+    if changes is None:
+        return "not known: no earlier pass of this bundle is recorded here (give --config, whose state folder keeps it)"
+    return "; ".join(changes) or "nothing that is recorded, since the last pass"
+
+
+def _title(boot: BootFile) -> str:
+    bundle = boot.bundle
+    return f"{bundle.id} {bundle.version}" if bundle.id else bundle.path
+
+
+def _boot_now(args: Namespace) -> Sequence[BootFile]:
+    _, trials = plan(args)
+    return report_file([tried(trial, args.inject) for trial in trials], BOTH_TIERS).boots
+
+
+def _read(path: Path) -> ReportFile:
+    try:
+        with path.open("rb") as stream:
+            return ReportFile.model_validate_json(stream.read(_MAX_REPORT_BYTES))
+    except (OSError, ValidationError) as error:
+        found = error.strerror if isinstance(error, OSError) else "no report that this release knows"
+        raise UsageError(
+            subject=f"report {path}", found=found or "an error of the disk", expected="what `selftest --json FILE` wrote",
+            todo="write one: edge-runtime selftest --json report.json",
+        ) from error  # fmt: skip

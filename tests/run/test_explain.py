@@ -1,0 +1,138 @@
+"""`explain`: from a report or a boot of now, what broke first, where, by how much, what changed and what to do."""
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_runtime.bundle.golden import decode, encode
+from edge_runtime.errors import UsageError
+from edge_runtime.run import causes
+from edge_runtime.run.boot import INJECTABLE, Setting, boot
+from edge_runtime.run.explain import explain, main, used
+from edge_runtime.run.selftest import PORTS
+from edge_runtime.run.setting import MEMORY_NAME, make_setting
+from edge_runtime.spec.report import BOTH_TIERS
+from edge_runtime.spec.report_file import CheckFile, report_file
+from tests.rig.bundles import DEWPOINT, FROST, write_with, write_with_manifest
+from tests.rig.device_file import line, write_device_file
+
+
+def _args(**given: object) -> Namespace:
+    return Namespace(**({"report": None, "bundle": None, "config": None, "profile": None, "inject": None} | given))
+
+
+@pytest.fixture(scope="module")
+def setting() -> Setting:
+    return make_setting()
+
+
+def _explained(bundle: Path, setting: Setting, inject: str | None = None) -> str:
+    report = boot(bundle, setting, inject=inject).report
+    (one,) = report_file([report], BOTH_TIERS).boots
+    return "\n".join(explain(one))
+
+
+def test_every_check_has_a_stage_and_causes(setting: Setting) -> None:
+    ids = {check.id for check in boot(DEWPOINT, setting).report.checks} | {PORTS}
+    assert set(causes.STAGES) == ids
+    assert set(causes._CAUSES) == ids
+    parts = set(boot(DEWPOINT, setting).report.environment)
+    assert {name for listed in causes._CAUSES.values() for one in listed for name in one.when} <= parts
+
+
+def test_a_pass_has_its_closest_call(setting: Setting) -> None:
+    told = _explained(DEWPOINT, setting)
+    assert told.startswith("dewpoint 1.0.0: nothing is broken; it may serve\n  closest call: ")
+    assert "% of its limit: " in told
+    assert "not checked  signature" in told
+    assert "Likely causes" not in told
+
+
+@pytest.mark.parametrize("name", [one for one in INJECTABLE if one != "bindings"])
+def test_each_check_is_told_when_it_breaks(name: str, setting: Setting) -> None:
+    told = _explained(FROST, setting, name)
+    assert f": {name} broke first; it " in told
+    assert causes.STAGES[name] in told
+    assert "\n    1. " in told
+
+
+def test_which_channel_and_which_cases(setting: Setting, tmp_path: Path) -> None:
+    def change(raw: dict[str, Any]) -> None:
+        raw["inputs"][0]["steps"][0]["mean"][3] += 0.5
+
+    told = _explained(write_with_manifest(FROST, tmp_path / "b", change), setting)
+    assert "golden_tensor broke first" in told
+    assert "tensor units off at most; beyond in 32 of 32 cases, by most in case " in told
+    assert "; in wind_speed 0.26" in told
+    assert "air_temperature" not in told
+    assert "failed too   golden_batches (follows from the first)" in told
+
+
+def test_one_case_alone(setting: Setting, tmp_path: Path) -> None:
+    stored = decode((FROST / "golden.npz").read_bytes(), subject="x")
+    tensor = stored.tensors["window"].copy()
+    tensor[7] += np.float32(0.25)
+    stored = replace(stored, tensors={"window": tensor})
+    told = _explained(write_with(FROST, tmp_path / "b", {"golden.npz": encode(stored)}), setting)
+    assert "beyond in 1 of 32 cases, by most in case 7" in told
+
+
+def test_what_changed_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_device_file(tmp_path, line("roof", DEWPOINT))
+    environment = boot(DEWPOINT, make_setting()).report.environment
+    memory = {"schema": "edge-runtime/boot/1", "last_passes": {"dewpoint": environment | {"glibc": "2.1"}}}
+    (tmp_path / "state" / MEMORY_NAME).write_text(json.dumps(memory))
+    assert main(_args(config=str(config), inject="golden_answer")) == 0
+    told = capsys.readouterr().out
+    assert "changed      glibc 2.1 -> " in told
+    assert (
+        "    1. numpy, the C library or edge-runtime itself were updated and compute a step otherwise (changed: glibc"
+        in told
+    )
+
+
+def test_nothing_changed_speaks_for_the_hardware() -> None:
+    known = causes.causes("golden_output", ["golden_output"], ())
+    assert known[0].text.startswith("memory or processor are failing")
+    everything = causes.causes("golden_tensor", ["golden_tensor", "golden_output", "golden_answer"], None)
+    assert everything[0].text.startswith("everything at once")
+
+
+def test_a_report_of_another_day(tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: Setting) -> None:
+    report = boot(DEWPOINT, setting, inject="placement").report
+    path = tmp_path / "report.json"
+    path.write_text(report_file([report, report], BOTH_TIERS).model_dump_json(by_alias=True))
+    assert main(_args(report=str(path))) == 0
+    assert capsys.readouterr().out.count("placement broke first") == 2
+
+
+@pytest.mark.parametrize("text", [None, "{}", "no JSON"])
+def test_no_report(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=r"expected what `selftest --json FILE` wrote"):
+        main(_args(report=str(path)))
+
+
+def test_report_and_bundle_at_once() -> None:
+    with pytest.raises(UsageError, match="one of the two"):
+        main(_args(report="r.json", bundle="b"))
+
+
+@pytest.mark.parametrize(
+    ("measured", "limit", "share"),
+    [
+        ("3e-07 tensor units off at most, 30% of what is allowed", "1e-06", 0.3),
+        ("25 ms, second worst of 60", "50 ms", 0.5), ("83 MB", "166 MB", 0.5), ("83 MB", "50 ms", None),
+        ("32 cases", "every stage stored", None),
+    ],
+)  # fmt: skip
+def test_how_much_of_a_limit_was_used(measured: str, limit: str, share: float | None) -> None:
+    check = CheckFile(id="x", tier="required", status="pass", measured=measured, limit=limit, hint="", ms=0)
+    assert used(check) == share
