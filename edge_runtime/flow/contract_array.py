@@ -125,7 +125,7 @@ def _on_grid(channel: Channel, value: Gridded, a: float, b: float) -> tuple[Floa
     expected = f"{len(wanted)} points from {wanted[0]:g} to {wanted[-1]:g} {channel.grid_unit}"
     rises = bool((places[1:] > places[:-1]).all())
     covers = places[0] <= wanted[0] + SAME_GRID * span and places[-1] >= wanted[-1] - SAME_GRID * span
-    if channel.other_grid != "resample" or not rises or not covers:
+    if channel.other_grid != "resample" or not (rises and covers and np.isfinite(places[[0, -1]]).all()):
         return _rejection(channel, "other_grid", found, expected)
     return np.interp(wanted, places, numbers), RESAMPLED
 

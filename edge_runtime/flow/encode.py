@@ -71,7 +71,8 @@ def _shape(answer: Answer, run_id: str) -> dict[str, Any]:
         "id": answer.id,
     }
     for name, value, unit, switches, score in answer.outputs:
-        if type(value) is float and not isfinite(value):
+        numbers = value if type(value) is tuple else (value, score)
+        if not all(isfinite(one) for one in numbers if type(one) is float):
             raise ValueError(f"answer {answer.id}: output {name} is {value}, which no line may publish")
         shape[name] = {"value": value, "unit": unit, **dict(switches)} if switches else {"value": value, "unit": unit}
         if score is not None:

@@ -165,13 +165,11 @@ class Line:
             self._reject(judged, name, raw)
             return
         if stream is None:
-            if len(self._streams) >= self._max_streams:
-                full = f"stream {name[:40]!r}, one more than {self._max_streams}"
-                self._reject(
-                    Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream"), "", raw
-                )
+            stream = self._opened(name, raw)
+            if stream is None:
                 return
-            stream = self._streams[name] = Stream(self._rule, self._post.fresh)
+        if self._is_waiting(stream):
+            self.run()  # a gap begins a recurrent state anew: what is due before the gap must have had the old one
         values, flags, held = judged  # type: ignore[misc] # a Judged: the other case returned above
         taken = stream.push(time_ns, values, flags, held)
         self.ledger.received += 1
@@ -291,6 +289,21 @@ class Line:
             self._streams[name].restore_state(state)
         self.ledger.restore(change["ledger"])
 
+    def _opened(self, name: str, raw: bytes) -> Stream | None:
+        """A new stream, unless its name or their number is too much; the refusal is then recorded."""
+        if len(name) > MAX_STREAM_NAME:
+            found, expected = f"a name of {len(name)} characters, {name[:40]!r}...", f"at most {MAX_STREAM_NAME}"
+            self._reject(Rejection("bad_stream", "stream", found, expected, "check decode.stream"), "", raw)
+            return None
+        if len(self._streams) >= self._max_streams:
+            full = f"stream {name[:40]!r}, one more than {self._max_streams}"
+            self._reject(
+                Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream"), "", raw
+            )
+            return None
+        stream = self._streams[name] = Stream(self._rule, self._post.fresh)
+        return stream
+
     def _window_due(
         self, stream: Stream, name: str, time_ns: int, carry: Carry, mono_ns: int | None, raw: bytes
     ) -> None:
@@ -301,13 +314,16 @@ class Line:
                           "answers come again once the window is whole"), name, raw,
             )  # fmt: skip
             return
-        is_waiting = bool(self._rule.states) and any(one.stream is stream for one in self._due)
-        if len(self._due) == len(self._windows) or is_waiting:
-            self.run()  # a recurrent state must have been through the stream's last call before its next
+        if len(self._due) == len(self._windows):
+            self.run()
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0)
         self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, mono_ns, raw))
+
+    def _is_waiting(self, stream: Stream) -> bool:
+        """Whether a state of this stream has not been through the last call that is due; no batch holds two of one."""
+        return bool(self._rule.states) and any(one.stream is stream for one in self._due)
 
     def _stacked(self, streams: Sequence[Stream]) -> dict[str, NDArray[Any]]:
         return {

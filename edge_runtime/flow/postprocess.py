@@ -111,36 +111,52 @@ def _ends(manifest: Manifest, variant: Variant) -> list[tuple[str, int, float, f
 
 
 def _maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
-    if output.form == "number":
-        return _number_maker(output)
+    if output.form == "label":
+        return _label_maker(output)
+    make = _number_maker(output) if output.form == "number" else _vector_maker(output)
+    column = output.column
+
+    def checked(tensor: NDArray[Any]) -> Sequence[Made]:
+        width = tensor.size // len(tensor)
+        if tensor.dtype.kind in "fiub" and column < width:
+            return make(tensor)
+        found = f"{width} {tensor.dtype} values, no number at place {column}"
+        return [Unusable("no_number", found)] * len(tensor)
+
+    return checked
+
+
+def _vector_maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
     steps = [_row_step(step) for step in output.postprocess]
-    if output.form == "vector":
-        return lambda tensor: [_vector(row) for row in _stepped(tensor, steps)]
+    return lambda tensor: [_vector(row) for row in _stepped(tensor, steps)]
+
+
+def _label_maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
+    steps = [_row_step(step) for step in output.postprocess]
     labels = output.labels
 
     def label(tensor: NDArray[Any]) -> Sequence[Made]:
-        if tensor.dtype.kind in "OUS":
+        is_one = tensor.size == len(tensor)
+        if tensor.dtype.kind in "OU" and is_one:
             return [_labelled(labels, str(text)) for text in tensor.reshape(len(tensor)).tolist()]
-        if tensor.dtype.kind in "iub" and tensor.size == len(tensor):
+        if tensor.dtype.kind in "iub" and is_one:
             return [_numbered(labels, int(place)) for place in tensor.reshape(len(tensor)).tolist()]
+        if tensor.dtype.kind not in "fiub":
+            found = f"{tensor.size // len(tensor)} {tensor.dtype} values, not one text"
+            return [Unusable("unknown_label", found)] * len(tensor)
         return [_highest(labels, row) for row in _stepped(tensor, steps)]
 
     return label
 
 
 def _number_maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
+    column = output.column
     if all(isinstance(step, Destandardize) for step in output.postprocess):
         affine = [(step.std, step.mean) for step in output.postprocess if isinstance(step, Destandardize)]
-        column = output.column
 
         def number(tensor: NDArray[Any]) -> Sequence[Made]:
-            values = (
-                tensor.reshape(len(tensor), -1)[:, column].tolist()
-                if tensor.size != len(tensor)
-                else tensor.ravel().tolist()
-            )
             made: list[Made] = []
-            for raw in values:
+            for raw in tensor.reshape(len(tensor), -1)[:, column].tolist():
                 value = float(raw)
                 for scale, offset in affine:
                     value = value * scale + offset
@@ -149,7 +165,7 @@ def _number_maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
 
         return number
     steps = [_row_step(step) for step in output.postprocess]
-    return lambda tensor: [_finite(float(row[output.column])) for row in _stepped(tensor, steps)]
+    return lambda tensor: [_finite(float(row[column])) for row in _stepped(tensor, steps)]
 
 
 def _row_step(step: PostStep) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
@@ -172,6 +188,8 @@ def _stepped(
     tensor: NDArray[Any], steps: Sequence[Callable[[NDArray[np.float64]], NDArray[np.float64]]]
 ) -> NDArray[np.float64]:
     rows = tensor.reshape(len(tensor), -1).astype(np.float64)
+    # A step may make a number of infinity, as a sigmoid does, and hide what the model gave.
+    rows[~np.isfinite(rows)] = np.nan
     with np.errstate(all="ignore"):  # what is not finite is refused by name, row by row
         for step in steps:
             rows = step(rows)
@@ -187,11 +205,11 @@ def _vector(row: NDArray[np.float64]) -> Made:
 
 
 def _highest(labels: tuple[str, ...], row: NDArray[np.float64]) -> Made:
+    if len(row) != len(labels):
+        return Unusable("unknown_label", f"{len(row)} scores for {len(labels)} labels")
     if not np.isfinite(row).all():
         return _NOT_FINITE
     place = int(row.argmax())
-    if len(row) != len(labels):
-        return Unusable("unknown_label", f"{len(row)} scores for {len(labels)} labels")
     return Labelled(labels[place], float(row[place]))
 
 

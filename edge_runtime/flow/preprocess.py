@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from edge_runtime.flow.steps import plan
 from edge_runtime.spec.inputs import Input
 from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.steps import Lookup
 
 Windows = NDArray[np.float64]
 Preprocess = Callable[[Windows], dict[str, NDArray[Any]]]
+
+_MAX_INT64 = (1 << 63) - 1024
 
 _PLANNED = {2: ("time", "channel"), 3: ("time", "row", "column"), 4: ("time", "row", "column", "colour")}
 
@@ -55,6 +58,7 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
     put_in = tuple(at for at, axis in enumerate(model_input.axes) if axis == "one")
     dtype = np.dtype(model_input.dtype)
     reshape = None if len(sample) == 1 else (length, *sample)
+    limits = _limits(model_input)
 
     def make(windows: Windows) -> NDArray[Any]:
         values = windows if reshape is None else windows.reshape(len(windows), *reshape)
@@ -67,9 +71,38 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
             values = values.transpose(order)
         if put_in:
             values = np.expand_dims(values, put_in)
+        if limits is not None:
+            values = np.clip(values, *limits)
         return values.astype(dtype, order="C")
 
     return make
+
+
+def _limits(model_input: Input) -> tuple[float, float] | None:
+    """What an integer tensor can hold, where the steps may give more: it is held at its ends, as a quantizer does.
+
+    None where a cast cannot go wrong: into floats, and of opaque numbers that are of this very dtype.
+
+    Raises:
+        ValueError: a step may give NaN, or a missing number is passed on as NaN, which no integer can be.
+
+    """
+    dtype = np.dtype(model_input.dtype)
+    if dtype.kind == "f":
+        return None
+    for number, step in enumerate(model_input.steps, 1):
+        if step.step in {"log", "one_hot", "snv"} or (isinstance(step, Lookup) and step.otherwise is None):
+            raise ValueError(
+                f"input {model_input.tensor}: step {number}, {step.step}, may give NaN, and {dtype} has none"
+            )
+    passing = [channel.name for channel in model_input.channels if channel.when_missing == "pass"]
+    if passing:
+        raise ValueError(f"input {model_input.tensor}: channel {passing[0]} passes on NaN, and {dtype} has none")
+    if not model_input.steps and all(channel.dtype == model_input.dtype for channel in model_input.channels):
+        return None
+    info = np.iinfo(dtype)
+    # The highest int64 is no float64; the next one below it is.
+    return float(info.min), float(min(info.max, _MAX_INT64))
 
 
 def _axes(model_input: Input, shape: tuple[int, ...]) -> tuple[str, ...]:

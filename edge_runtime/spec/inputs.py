@@ -106,6 +106,13 @@ class Channel(Frozen):
             raise ValueError(f"channel {self.name}: hold needs hold_s, and only hold")
         if (self.when_missing == "fill") != (self.fill is not None):
             raise ValueError(f"channel {self.name}: fill needs the constant, and only fill")
+        if self.form == "category" and self.fill is not None and self.fill not in range(len(self.categories)):
+            raise ValueError(f"channel {self.name}: fill must be the place of one of its categories")
+        if self.form == "opaque" and self.dtype and self.dtype[0] != "f":
+            if self.when_missing == "pass":
+                raise ValueError(f"channel {self.name}: {self.dtype} has no NaN that a missing number could be")
+            if self.fill is not None and not self.fill.is_integer():
+                raise ValueError(f"channel {self.name}: fill must be whole, as {self.dtype} is")
 
     def _bands_fit(self) -> None:
         if not (self.trained and self.tolerated and self.physical):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Gridded(NamedTuple):
-    """An array that came with the places of its points, both as they were sent."""
+    """An array that came with the places of its points, both as they were sent; the binding says the places' unit."""
 
     values: Sequence[float]
     grid: Sequence[float]
@@ -37,7 +37,7 @@ class Rejection(NamedTuple):
     Reasons of decoding: bad_encoding, too_long, wrong_columns, bad_json, no_match, missing_field, not_a_number,
     bad_time, bad_status. Reasons of the contract: missing, not_finite, undeclared_unit, unknown_unit,
     wrong_dimension, beyond_physical, time_back, time_missing,
-    wrong_shape, other_grid, unknown_category, beyond_dtype. Reason of a window: gap.
+    wrong_shape, other_grid, unknown_category, beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a window: gap.
     """
 
     reason: str

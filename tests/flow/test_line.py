@@ -115,7 +115,7 @@ def test_a_payload_cannot_invent_streams_without_end():
     for number in range(MAX_STREAMS + 5):
         line.offer(Reading((1.0, 1.0), 10**9, f"s{number}"), 0)
     line.offer(Reading((1.0, 1.0), 10**9, "x" * (MAX_STREAM_NAME + 1)), 0)
-    assert ledger(line)["samples"]["rejected"] == {"too_many_streams": 6}
+    assert ledger(line)["samples"]["rejected"] == {"too_many_streams": 5, "bad_stream": 1}
 
 
 def test_without_a_time_the_arrival_counts_and_never_stands_still():
