@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import Namespace
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from edge_runtime.device.profiles import load_profile
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import ConfigurationError, EdgeRuntimeError
 from edge_runtime.run import findings as look
+from edge_runtime.run import line_findings as look_at_line
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_profile import DeviceProfile
@@ -51,9 +53,10 @@ def examine(machine: Machine, config: Path | None) -> list[Finding]:
         configured,
         profiled,
         runtime,
+        look_at_line.packages(__version__),
         *_providers(profile, runtime),
-        *look.serial_ports(loaded.config.line if loaded is not None else ()),
-        *_lines(loaded),
+        *look.serial_ports(),
+        *_lines(machine, loaded, profile, "" if runtime.status == "fail" else engine.version()),
     ]
 
 
@@ -89,16 +92,23 @@ def _providers(profile: DeviceProfile | None, runtime: Finding) -> list[Finding]
     return [look.provider(choice.name, profile.intra_threads) for choice in profile.providers]
 
 
-def _lines(loaded: LoadedConfig | None) -> list[Finding]:
+def _lines(machine: Machine, loaded: LoadedConfig | None, profile: DeviceProfile | None, runtime: str) -> list[Finding]:
     if loaded is None:
         return [
             Finding(subject, "skipped", "not checked: needs a configuration")
-            for subject in ("state folder", "bundles", "disk")
+            for subject in ("state folder", "sources", "bundles", "channels", "disk")
         ]
     found = [look.storage(loaded)]
+    today = datetime.now(UTC).date()
     for line in loaded.config.line:
         finding, manifest = look.bundle(loaded, line)
-        found += [finding, look.bytes_a_day(line, manifest)]
+        found += [
+            look_at_line.source(loaded, line),
+            finding,
+            look_at_line.fit(line, manifest, profile, machine, runtime),
+            *look_at_line.bindings(line, manifest, today),
+            look.bytes_a_day(line, manifest),
+        ]
     return found
 
 

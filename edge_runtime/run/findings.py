@@ -20,7 +20,7 @@ from edge_runtime.run.config import LoadedConfig, state_folder
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.device_profile import DeviceProfile
 from edge_runtime.spec.manifest import Manifest, parse
-from edge_runtime.spec.source import ReplaySource, SerialSource
+from edge_runtime.spec.source import ReplaySource
 
 Status = Literal["ok", "warn", "fail", "skipped"]
 
@@ -163,27 +163,13 @@ def provider(name: str, threads: int) -> Finding:
     return Finding(subject, "ok", "ran a model of one node, with the right answer")
 
 
-def serial_ports(lines: Sequence[LineConfig]) -> list[Finding]:
-    """Tell every serial port with who may open it and who has it open, and whether each line's port is there."""
+def serial_ports() -> list[Finding]:
+    """Tell every serial port with who may open it and who has it open."""
     try:
         ports = port_states()
     except LinkAbsent as error:
         return [Finding("serial ports", "skipped", f"not checked: {error}", "run doctor again")]
-    found = [_port(port) for port in ports]
-    for line in lines:
-        source = line.source
-        if isinstance(source, SerialSource) and source.port is not None and "://" not in source.port:
-            device = os.path.realpath(source.port)
-            if not Path(device).exists():
-                text = f"{source.port} is not there"
-                found.append(Finding(f"port of line {line.name}", "warn", text, "plug it in or correct the name"))
-            elif not os.access(device, os.R_OK | os.W_OK):
-                text = f"{source.port} may not be opened by this user"
-                found.append(Finding(f"port of line {line.name}", "fail", text, "see the port's own line"))
-        elif isinstance(source, SerialSource):
-            text = "not checked: only opening it would tell"
-            found.append(Finding(f"port of line {line.name}", "skipped", text, "start run and look at its status"))
-    return found or [Finding("serial ports", "skipped", "none found, and no line asks for one")]
+    return [_port(port) for port in ports] or [Finding("serial ports", "skipped", "not checked: the system shows none")]
 
 
 def storage(loaded: LoadedConfig) -> Finding:

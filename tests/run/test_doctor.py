@@ -1,5 +1,6 @@
 """What doctor says of made-up machines and device files; "not checked" never reads as passed."""
 
+import datetime as dt
 import json
 import os
 import re
@@ -12,9 +13,11 @@ import pytest
 
 from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import Machine, probe
+from edge_runtime.device.profiles import load_profile
 from edge_runtime.engine import session as engine
 from edge_runtime.links.serial_port import LinkAbsent, PortState
 from edge_runtime.run import findings as look
+from edge_runtime.run import line_findings as at_line
 from edge_runtime.run.config import load_config
 from edge_runtime.run.doctor import examine, main
 from edge_runtime.run.findings import Finding
@@ -30,8 +33,13 @@ name = "frost"
 bundle = "frost"
 source = { kind = "stdin" }
 decode = { format = "csv", columns = "header" }
-channels = { air_temperature = { field = "t", unit = "[degF]" } }
 sink = [{ kind = "stdout" }]
+[line.channels]
+air_temperature = { field = "t", unit = "[degF]" }
+relative_humidity = { field = "rh", unit = "%" }
+station_pressure = { field = "p", unit = "hPa" }
+wind_speed = { field = "w", unit = "km/h" }
+solar_irradiance = { field = "s", unit = "W/m2" }
 """
 PORT = PortState("/dev/ttyUSB0", "/dev/ttyUSB0 vid=0x0403 pid=0x6001", permitted=True, group="dialout", holders="")
 
@@ -56,7 +64,9 @@ def named(found: list[Finding], subject: str) -> Finding:
 
 def test_a_good_machine_and_file(machine: Machine, config: Path) -> None:
     found = examine(replace(machine, glibc="2.36"), config)
-    assert {one.subject for one in found if one.status != "ok"} == set()
+    assert {one.subject for one in found if one.status != "ok"} == {"source of line frost"}, (
+        "standard input tells nothing"
+    )
     assert named(found, "configuration").text == f"{config}, lines: frost"
     assert named(found, "profile").text.startswith("generic_x86 ")
     assert named(found, "provider CPUExecutionProvider").text == "ran a model of one node, with the right answer"
@@ -66,7 +76,7 @@ def test_a_good_machine_and_file(machine: Machine, config: Path) -> None:
 
 def test_without_a_file_what_needs_it_is_not_checked(machine: Machine) -> None:
     found = examine(machine, None)
-    for subject in ("configuration", "state folder", "bundles", "disk"):
+    for subject in ("configuration", "state folder", "sources", "bundles", "channels", "disk"):
         assert named(found, subject).status == "skipped"
         assert named(found, subject).text.startswith("not checked")
     assert named(found, "profile").status == "ok"
@@ -195,12 +205,12 @@ def test_a_provider_that_answers_wrongly_fails(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_serial_port(monkeypatch: pytest.MonkeyPatch, change: dict[str, object], status: str, text: str) -> None:
     monkeypatch.setattr(look, "port_states", lambda: [PORT._replace(**change)])
-    assert [(one.status, one.text) for one in look.serial_ports([])] == [(status, text)]
+    assert [(one.status, one.text) for one in look.serial_ports()] == [(status, text)]
 
 
 def test_no_serial_port_is_not_a_good_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "port_states", list)
-    assert look.serial_ports([])[0].status == "skipped"
+    assert look.serial_ports()[0].status == "skipped"
 
 
 def test_ports_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,30 +218,111 @@ def test_ports_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise LinkAbsent("pulled")
 
     monkeypatch.setattr(look, "port_states", fail)
-    assert look.serial_ports([])[0].text == "not checked: pulled"
+    assert look.serial_ports()[0].text == "not checked: pulled"
 
 
 @pytest.mark.parametrize(
-    ("port", "status", "text"),
+    ("source", "status", "text"),
     [
-        ('port = "/dev/none-such"', "warn", "/dev/none-such is not there"),
-        ('port = "socket://host:1"', "skipped", "not checked: only opening it would tell"),
-        ("match = { vid = 1 }", "skipped", "not checked: only opening it would tell"),
+        ('kind = "serial", port = "/dev/none-such"', "warn", "/dev/none-such: no such device; plug it in"),
+        ('kind = "serial", port = "socket://host:1"', "skipped", "not checked: socket://host:1 is a serial server in the"),
+        ('kind = "serial", match = { vid = 1, serial_number = "A7" }', "warn",
+         "no device matches vid=0x0001 serial_number=A7; found"),
+        ('kind = "serial", port = "/dev/null", baud = 4800, parity = "even"', "ok", "/dev/null, to be opened with 4800 baud, 8E1"),
+        ('kind = "replay", path = "none.csv"', "fail", "none.csv is no file this user can read"),
+        ('kind = "replay", path = "device.toml"', "ok", "device.toml, "),
+        ('kind = "stdin"', "skipped", "not checked: standard input"),
     ],
-)
-def test_the_port_of_a_line(config: Path, monkeypatch: pytest.MonkeyPatch, port: str, status: str, text: str) -> None:
-    monkeypatch.setattr(look, "port_states", list)
-    config.write_text(CONFIG.replace('kind = "stdin"', f'kind = "serial", {port}'))
-    found = named(look.serial_ports(load_config(config).config.line), "port of line frost")
-    assert (found.status, found.text) == (status, text)
+)  # fmt: skip
+def test_the_source_of_a_line(config: Path, source: str, status: str, text: str) -> None:
+    config.write_text(CONFIG.replace('kind = "stdin"', source))
+    loaded = load_config(config)
+    found = at_line.source(loaded, loaded.config.line[0])
+    assert found.status == status
+    assert text in found.text
+
+
+def test_a_port_found_by_match(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_line, "find_port", lambda _: "/dev/null")
+    config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "serial", match = { vid = 1 }'))
+    loaded = load_config(config)
+    assert (
+        at_line.source(loaded, loaded.config.line[0]).text
+        == "/dev/null, found by match, to be opened with 9600 baud, 8N1"
+    )
 
 
 def test_a_port_that_this_user_may_not_open(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "port_states", list)
     monkeypatch.setattr(os, "access", lambda *_: False)
     config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "serial", port = "/dev/null"'))
-    found = named(look.serial_ports(load_config(config).config.line), "port of line frost")
+    loaded = load_config(config)
+    found = at_line.source(loaded, loaded.config.line[0])
     assert (found.status, found.text) == ("fail", "/dev/null may not be opened by this user")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "words", "todo"),
+    [
+        ("", "", "ok", "5 bound; air_temperature: [degF] -> Cel;", ""),
+        ('wind_speed = { field = "w", unit = "km/h" }\n', "", "fail", "no channel wind_speed", "correct [line.channels]"),
+        ("wind_speed", "gust", "fail", "no channel wind_speed", "correct [line.channels]"),
+        ('"km/h"', '"hPa"', "fail", "'hPa'; expected a unit that converts to m/s", "pressure"),
+        (', unit = "km/h"', "", "warn", "undeclared: refused at the first sample", 'channels.wind_speed.unit = "m/s"'),
+        ('columns = "header"', 'columns = ["t", "rh", "p", "s"]', "fail", "'w'", ""),
+    ],
+    ids=["good", "missing", "unknown", "unit", "undeclared", "column"],
+)  # fmt: skip
+def test_the_channels_of_a_line(config: Path, old: str, new: str, status: str, words: str, todo: str) -> None:
+    config.write_text(CONFIG.replace(old, new) if old else CONFIG)
+    loaded = load_config(config)
+    manifest = parse((BUNDLES / "frost" / "manifest.json").read_bytes())
+    (found,) = at_line.bindings(loaded.config.line[0], manifest, dt.date(2026, 1, 1))
+    assert (found.status, words in found.text, todo in found.todo) == (status, True, True), found
+    assert at_line.bindings(loaded.config.line[0], None, dt.date(2026, 1, 1))[0].status == "skipped"
+
+
+@pytest.mark.parametrize(("today", "warned"), [("2026-06-30", False), ("2026-07-01", True)])
+def test_a_correction_that_has_expired(config: Path, today: str, warned: bool) -> None:
+    correction = "correction = { a = 1.01, date = 2025-06-30, expires = 2026-06-30 }"
+    config.write_text(CONFIG.replace('unit = "km/h"', f'unit = "km/h", {correction}'))
+    manifest = parse((BUNDLES / "frost" / "manifest.json").read_bytes())
+    line = load_config(config).config.line[0]
+    found = at_line.bindings(line, manifest, dt.date.fromisoformat(today))[1:]
+    assert [one.status for one in found] == (["warn"] if warned else [])
+    assert all("expired 2026-06-30; it is still applied" in one.text for one in found)
+
+
+def test_the_fit_of_a_bundle(machine: Machine, config: Path) -> None:
+    line = load_config(config).config.line[0]
+    manifest = parse((BUNDLES / "frost" / "manifest.json").read_bytes())
+    profile = load_profile("generic_x86", machine, [data_folder("device_profiles")])
+    assert at_line.fit(line, manifest, profile, machine, "1.32.0").status == "ok"
+    other = replace(machine, architecture="riscv64")
+    assert "riscv64" in at_line.fit(line, manifest, profile, other, "1.32.0").text
+    new = manifest.model_copy(update={"variants": (manifest.variants[0].model_copy(update={"ir_version": 14}),)})
+    found = at_line.fit(line, new, profile, machine, "1.24.1")
+    assert (found.status, found.text[-46:]) == ("fail", "expected at most 13, what onnxruntime 1.24.1 takes"[-46:])
+    assert at_line.fit(line, None, profile, machine, "1.32.0").status == "skipped"
+
+
+def test_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    stated = re.findall(r'"(\w+)>=([\d.]+)"', (Path(__file__).parents[2] / "pyproject.toml").read_text())
+    for name, least in at_line.PACKAGES.items():
+        assert (name, ".".join(map(str, least))) in stated
+    found = at_line.packages("9.9.9")
+    assert found.status == "ok"
+    assert found.text.startswith("edge-runtime 9.9.9, numpy 2.")
+    monkeypatch.setattr(at_line.metadata, "version", lambda _: "1.26.4rc1")
+    assert (at_line.packages("9").status, at_line.packages("9").todo) == (
+        "fail", "pip install 'numpy>=2.0' 'pydantic>=2.10' 'pyserial>=3.5'"
+    )  # fmt: skip
+
+    def frozen(name: str) -> str:
+        raise at_line.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(at_line.metadata, "version", frozen)
+    words = ", ".join(f"{name} part of this program" for name in at_line.PACKAGES)
+    assert at_line.packages("9").text == f"edge-runtime 9, {words}"
 
 
 def test_a_state_folder_that_cannot_be_written(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +342,7 @@ def test_a_state_folder_inside_a_bundle(config: Path) -> None:
 
 
 def test_a_full_disk_is_told(config: Path) -> None:
-    config.write_text(CONFIG + "journal = { max_bytes = 1_000_000_000_000_000 }\n")
+    config.write_text(CONFIG + "[line.journal]\nmax_bytes = 1_000_000_000_000_000\n")
     found = look.storage(load_config(config))
     assert (found.status, found.todo) == ("warn", "free the disk")
 
@@ -273,7 +364,7 @@ def test_a_changed_bundle_fails(config: Path) -> None:
     ("bundle", "extra", "status", "words"),
     [
         ("frost", "", "ok", "about 217 kB a day by the journal at one sample each 3600 s"),
-        ("frost", 'journal = { enabled = "off" }\n', "ok", "no journal, so 0 B a day by it"),
+        ("frost", '[line.journal]\nenabled = "off"\n', "ok", "no journal, so 0 B a day by it"),
         ("dewpoint", "", "skipped", "unknown rate (the contract has no period)"),
     ],
 )

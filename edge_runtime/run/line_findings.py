@@ -1,0 +1,127 @@
+"""What `doctor` says of one line of a device file: its source, its bundle on this machine, its bindings; it opens nothing."""
+
+import datetime as dt
+import os
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from typing import Final
+
+from edge_runtime.device.probe import Machine
+from edge_runtime.errors import EdgeRuntimeError
+from edge_runtime.flow.decode import make_decoder
+from edge_runtime.links.serial_port import LinkAbsent, find_port
+from edge_runtime.run import checks
+from edge_runtime.run.config import LoadedConfig
+from edge_runtime.run.findings import Finding
+from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.device_profile import DeviceProfile
+from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.source import ReplaySource, SerialSource
+
+# The oldest releases that this package is made for, as pyproject.toml states them.
+PACKAGES: Final = {"numpy": (2, 0), "pydantic": (2, 10), "pyserial": (3, 5)}
+_VERSION_PARTS: Final = 2
+
+
+def packages(own_version: str) -> Finding:
+    """Tell the versions a report of a fault needs, each against the oldest this release is made for."""
+    words, old = [f"edge-runtime {own_version}"], []
+    for name, least in PACKAGES.items():
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            words.append(f"{name} part of this program")
+            continue
+        words.append(f"{name} {version}")
+        if _number(version) < least:
+            old.append(f"'{name}>={'.'.join(map(str, least))}'")
+    todo = f"pip install {' '.join(old)}" if old else ""
+    return Finding("packages", "fail" if old else "ok", ", ".join(words), todo)
+
+
+def source(loaded: LoadedConfig, line: LineConfig) -> Finding:
+    """Whether a line's source is there now; no port and no connection is opened, that alone would restart many a board."""
+    one = line.source
+    subject = f"source of line {line.name}"
+    if isinstance(one, SerialSource):
+        return _port(subject, one)
+    if isinstance(one, ReplaySource):
+        path = loaded.resolve(one.path)
+        if not path.is_file() or not os.access(path, os.R_OK):
+            return Finding(subject, "fail", f"{path} is no file this user can read", "correct [line.source] path")
+        return Finding(subject, "ok", f"{path}, {path.stat().st_size} bytes")
+    return Finding(subject, "skipped", "not checked: standard input, whatever another program will pipe in")
+
+
+def fit(
+    line: LineConfig, manifest: Manifest | None, profile: DeviceProfile | None, machine: Machine, runtime: str
+) -> Finding:
+    """Whether the installed onnxruntime, the profile and the processor can serve the line's bundle; no model is loaded."""
+    subject = f"fit of line {line.name}"
+    if manifest is None or profile is None or not runtime:
+        return Finding(subject, "skipped", "not checked: needs the bundle, a profile and onnxruntime")
+    try:
+        _, measured, limit = checks.compatibility(manifest, profile, machine, runtime, inject=False)
+    except EdgeRuntimeError as error:
+        return _failed(subject, error)
+    return Finding(subject, "ok", f"{measured}; onnxruntime {runtime} takes {limit}")
+
+
+def bindings(line: LineConfig, manifest: Manifest | None, today: dt.date) -> list[Finding]:
+    """A line's channels and fields against its bundle's contract and its own decoder; then each correction that expired."""
+    subject = f"channels of line {line.name}"
+    if manifest is None:
+        return [Finding(subject, "skipped", "not checked: needs the bundle")]
+    try:
+        made, _, _ = checks.bindings(manifest, {line.name: line.channels}, inject=False)
+        make_decoder(line.decode, line.channels)
+    except EdgeRuntimeError as error:
+        return [_failed(subject, error)]
+    words = made.by_line[line.name]
+    refused = [text.partition(":")[0] for text in words if "undeclared" in text]
+    finding = Finding(subject, "ok", f"{len(words)} bound; {'; '.join(text.partition(' (x *')[0] for text in words)}")
+    if refused:
+        todo = f'write the unit, e.g. channels.{refused[0]}.unit = "{_unit(manifest, refused[0])}"'
+        finding = finding._replace(status="warn", todo=todo)
+    return [finding, *_expired(line, today)]
+
+
+def _port(subject: str, spec: SerialSource) -> Finding:
+    try:
+        name = find_port(spec)
+    except LinkAbsent as error:
+        return Finding(subject, "warn", str(error), "plug it in, or correct [line.source] in device.toml")
+    if "://" in name:
+        return Finding(
+            subject, "skipped", f"not checked: {name} is a serial server in the network, and only connecting would tell",
+            "start run and look at edge-runtime status",
+        )  # fmt: skip
+    how = f"{name}, found by match" if spec.match is not None else name
+    if not os.access(os.path.realpath(name), os.R_OK | os.W_OK):
+        return Finding(subject, "fail", f"{how} may not be opened by this user", "see the port's own line above")
+    settings = f"{spec.baud} baud, {spec.bytesize}{spec.parity[0].upper()}{spec.stopbits}"
+    return Finding(subject, "ok", f"{how}, to be opened with {settings}")
+
+
+def _expired(line: LineConfig, today: dt.date) -> Iterator[Finding]:
+    for name, binding in line.channels.items():
+        correction = binding.correction
+        if correction is not None and correction.expires is not None and correction.expires < today:
+            yield Finding(
+                f"correction of line {line.name}", "warn",
+                f"{name}: determined {correction.date}, expired {correction.expires}; it is still applied",
+                "have the instrument calibrated and enter the new certificate",
+            )  # fmt: skip
+
+
+def _failed(subject: str, error: EdgeRuntimeError) -> Finding:
+    return Finding(subject, "fail", f"{error.subject}: found {error.found}; expected {error.expected}", error.todo)
+
+
+def _unit(manifest: Manifest, name: str) -> str:
+    return next(channel.unit for channel in manifest.channels if channel.name == name)
+
+
+def _number(version: str) -> Sequence[int]:
+    parts = version.split(".")[:_VERSION_PARTS]
+    return tuple(int("".join(one for one in part if one.isdigit()) or 0) for part in parts)
