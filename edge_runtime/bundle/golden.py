@@ -77,6 +77,7 @@ def decode(data: bytes, *, subject: str) -> Goldens:
         if values.ndim < 1 or len(values) != len(raw):
             raise _unfit(subject, f"{key[:60]!r} of shape {values.shape}", f"{len(raw)} cases first")
         groups[group][name] = values
+    _require_comparable(groups, subject)
     good = (
         raw.ndim == 3  # noqa: PLR2004 - cases, time, channels
         and raw.dtype == np.float64
@@ -95,6 +96,19 @@ def decode(data: bytes, *, subject: str) -> Goldens:
         answer_units=answer_units,
         **groups,
     )
+
+
+def _require_comparable(groups: Mapping[str, Mapping[str, NDArray[Any]]], subject: str) -> None:
+    """Numbers only, finite where a session takes or gives them, and a reference of its output's shape."""
+    for group in ("tensors", "outputs", "references"):
+        for name, values in groups[group].items():
+            if values.dtype.kind not in "biuf":
+                raise _unfit(subject, f"{group}/{name[:60]} of type {values.dtype}", "numbers")
+            if group != "references" and not np.isfinite(values).all():
+                raise _unfit(subject, f"a number in {group}/{name[:60]} that is not finite", "finite ones")
+            twin = groups["outputs"].get(name, values) if group == "references" else values
+            if values.shape != twin.shape:
+                raise _unfit(subject, f"{group}/{name[:60]} of shape {values.shape}", f"{twin.shape}, as the output's")
 
 
 def _unfit(subject: str, found: str, expected: str) -> BundleError:

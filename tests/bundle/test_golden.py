@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edge_runtime.bundle.arrays import write_arrays
+from edge_runtime.bundle.arrays import read_arrays, write_arrays
 from edge_runtime.bundle.golden import Goldens, decode, encode
 from edge_runtime.errors import BundleError
 
@@ -59,3 +59,22 @@ def test_parts_that_do_not_fit_are_refused(key, value):
         changed[key] = value
     with pytest.raises(BundleError, match=r"golden\.npz"):
         decode(write_arrays(changed), subject="golden.npz")
+
+
+@pytest.mark.parametrize(
+    ("group", "change"),
+    [
+        ("tensors", lambda values: values.astype("<U5")),
+        ("outputs", lambda values: values.astype("<U5")),
+        ("references", lambda values: values.astype("<U5")),
+        ("tensors", lambda values: values * np.nan),
+        ("outputs", lambda values: values * np.inf),
+        ("references", lambda values: np.zeros((len(values), 7, 3))),
+    ],
+)
+def test_what_no_comparison_could_be_made_with_is_refused(group, change):
+    parts = dict(read_arrays(encode(goldens()), subject="golden.npz", max_bytes=1 << 20))
+    key = next(name for name in parts if name.startswith(f"{group}/"))
+    parts[key] = change(parts[key])
+    with pytest.raises(BundleError, match=group):
+        decode(write_arrays(parts), subject="golden.npz")
