@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -164,3 +165,20 @@ def test_a_model_too_large_is_refused_before_it_is_parsed(monkeypatch):
 
 def test_the_models_of_the_test_are_valid():
     onnx.checker.check_model(onnx.load_from_string(model()))
+
+
+def test_a_current_folder_that_has_gone_is_not_the_model_s_fault(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        assert engine.open_session(model())
+    finally:
+        os.chdir(tmp_path)
+
+
+def test_no_room_for_an_empty_folder_is_the_device_s_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(DeviceError, match="temporary folder"):
+        engine.open_session(model())
