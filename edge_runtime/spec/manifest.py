@@ -25,6 +25,10 @@ _MAX_WINDOW_S = 3_155_760_000  # so that its times, in Unix nanoseconds, stay wi
 # A stream's window is kept in float64, twice as long as it is, and a whole batch of them goes through the model at once.
 MAX_WINDOW_VALUES = 1_000_000
 MAX_BATCH_VALUES = 16_777_216
+_DTYPE_RANGES = {
+    "float32": (-3.4028234663852886e38, 3.4028234663852886e38), "float16": (-65504.0, 65504.0),
+    "int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int64": (-9.2e18, 9.2e18),
+}  # fmt: skip
 # What could be used to write over a terminal: control characters, invisible formatting, lone surrogates, line separators.
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _SHOWN = 80
@@ -343,6 +347,7 @@ class Manifest(Frozen):
         if list(self.batch_sizes) != sorted(set(self.batch_sizes)) or self.batch_sizes[0] != 1:
             raise ValueError("batch_sizes must ascend and begin with 1")
         self._steps_fit()
+        self._physical_fits()
         self._window_fits()
         self._tensors_fit()
         names = {channel.name for model_input in self.inputs for channel in model_input.channels}
@@ -359,6 +364,22 @@ class Manifest(Frozen):
             constants = [values for key, values in step if key != "step"]
             if any(len(values) != count for values in constants):
                 raise ValueError(f"step {step.step}: one constant a channel is needed, {count} in all")
+
+    def _physical_fits(self) -> None:
+        """Whatever passes the physical band must be a number in the tensor, or one sample could stop the service.
+
+        The steps are monotonic, so the ends of the band tell of all between.
+        """
+        low, high = _DTYPE_RANGES[self.inputs[0].dtype]
+        for index, channel in enumerate(self.inputs[0].channels):
+            for end in (channel.physical.min, channel.physical.max):
+                value = end
+                for step in self.preprocess:
+                    value = _stepped(step, value, index)
+                if not low <= value <= high:
+                    raise ValueError(
+                        f"channel {channel.name}: physical {end:g} is {value:g} in the tensor, which holds {low:g} to {high:g}"
+                    )
 
     def _window_fits(self) -> None:
         if self.window and self.window.length * (self.window.period_s or 0) > _MAX_WINDOW_S:
@@ -392,6 +413,13 @@ class Manifest(Frozen):
         if self.preprocess_onnx:
             named.add(self.preprocess_onnx)
         return frozenset(named)
+
+
+def _stepped(step: Step, value: float, channel: int) -> float:
+    if isinstance(step, Standardize):
+        return (value - step.mean[channel]) / step.std[channel]
+    low, high = step.min[channel], step.max[channel]
+    return (value - low) / (high - low) if isinstance(step, MinMax) else min(max(value, low), high)
 
 
 def features_used(manifest: Manifest) -> frozenset[str]:

@@ -178,3 +178,20 @@ def test_a_fault_between_two_samples_needs_two(fault):
     one["inputs"][0]["shape"][time] = one["window"]["length"] = 1
     golden = {"name": "a", "case": 0, "fault": fault, "expect": fault}
     assert "two samples" in refused(one | {"negative_goldens": [golden]})
+
+
+@pytest.mark.parametrize(
+    ("physical", "step", "end"),
+    [
+        ({"min": -1e300, "max": 1e300}, {"step": "clip", "min": [-1e300] * 2, "max": [1e300] * 2}, "physical -1e+300"),
+        ({"min": -100.0, "max": 100.0}, {"step": "standardize", "mean": [0.0] * 2, "std": [1e-320] * 2}, "-inf"),
+        ({"min": -100.0, "max": 100.0}, {"step": "min_max", "min": [0.0] * 2, "max": [1e-300] * 2}, "-1e+302"),
+    ],
+)
+def test_what_passes_the_physical_band_is_a_number_in_the_tensor(physical, step, end):
+    one = raw()
+    one["inputs"][0]["channels"][0]["physical"] = physical
+    one["preprocess"] = [step]
+    assert end in refused(one)
+    one["preprocess"] = [{"step": "clip", "min": [-50.0] * 2, "max": [50.0] * 2}]
+    assert parse(json.dumps(one).encode())
