@@ -176,7 +176,7 @@ def test_refused_bundle_names_its_failing_checks(tmp_path: Path) -> None:
     path = write_with_manifest(DEWPOINT, tmp_path / "bundle", lambda raw: raw["preprocess"][0]["mean"].reverse())
     with pytest.raises(BundleError) as caught:
         edge_runtime.open(path)
-    assert "golden_tensor failed: golden_tensor: found " in str(caught.value)
+    assert "golden_tensor failed: input tensor: found " in str(caught.value)
     assert "golden_batches failed" in str(caught.value)
     assert f"edge-runtime selftest --bundle {path}" in str(caught.value)
     (path / "golden.npz").write_bytes(files_of(FROST)["golden.npz"])
