@@ -14,6 +14,7 @@ class Flag(NamedTuple):
     metavar: str = ""
     default: str | None = None
     parse: Callable[[str], object] = str
+    required: bool = False
 
 
 class Command(NamedTuple):
@@ -44,6 +45,9 @@ def _positive(text: str) -> float:
 _SERVED: Final = Flag("--config", "device file of the lines (default: %(default)s)", "FILE", "device.toml")
 _CONFIG: Final = Flag("--config", "device file with the lines", "FILE")
 _LINE: Final = Flag("--line", "name of the line, where the device file has several", "NAME")
+_PASSWORD_FILE: Final = Flag(
+    "--password-file", "file with the private key's password (default: $EDGE_RUNTIME_KEY_PASSWORD, else none)", "FILE"
+)
 _JSON: Final = Flag("--json", "print JSON instead of text")
 
 COMMANDS: Final = (
@@ -91,10 +95,39 @@ COMMANDS: Final = (
     ),
     Command(
         "verify",
-        "check a bundle's files against their hashes and its manifest",
-        "edge-runtime verify bundles/frost",
+        "check a bundle's files against their hashes and its manifest and, with --keys, who signed it",
+        "edge-runtime verify bundles/frost --keys trusted",
         "edge_runtime.run.inspect",
-        (Flag("BUNDLE", "a bundle: a folder or a .tar of it"), _JSON),
+        (
+            Flag("BUNDLE", "a bundle: a folder or a .tar of it"),
+            Flag("--keys", "folder of the public keys of which one must have signed it", "DIR"),
+            _JSON,
+        ),
+    ),
+    Command(
+        "keygen",
+        "make a key pair for signing bundles: NAME.key stays with you, NAME.pub goes to the devices",
+        "edge-runtime keygen --out line3",
+        "edge_runtime.author.sign_command",
+        (Flag("--out", "name of the two new files, without their endings", "NAME", required=True), _PASSWORD_FILE),
+    ),
+    Command(
+        "sign",
+        "put a signature into a bundle, which says to devices that know the key who made it",
+        "edge-runtime sign bundles/frost --key line3.key",
+        "edge_runtime.author.sign_command",
+        (
+            Flag("BUNDLE", "a bundle: a folder or a .tar of it"),
+            Flag("--key", "the private key, as `keygen` wrote it", "FILE", required=True),
+            _PASSWORD_FILE,
+        ),
+    ),
+    Command(
+        "bundle confirm",
+        "boot the bundles of a device file and, if all pass, refuse older ones from now on",
+        "edge-runtime bundle confirm --config /etc/edge-runtime/device.toml",
+        "edge_runtime.run.confirm",
+        (_SERVED,),
     ),
     Command(
         "doctor",
@@ -156,4 +189,4 @@ COMMANDS: Final = (
     ),
 )
 
-GROUPS: Final = {"config": "the device file"}
+GROUPS: Final = {"bundle": "the bundles that a device serves", "config": "the device file"}

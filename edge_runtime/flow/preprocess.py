@@ -1,13 +1,13 @@
 """From contract units to the model's input tensors, with stored constants only; nothing is ever fitted to what comes in."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.flow.steps import plan
-from edge_runtime.spec.inputs import Input
+from edge_runtime.spec.inputs import Channel, Input
 from edge_runtime.spec.manifest import Manifest
 
 Windows = NDArray[np.float64]
@@ -21,26 +21,95 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
 
     It takes float64 ``(batch, time, numbers)`` in contract units, oldest sample first, a sample's row being the
     channels of all inputs side by side, and gives by name a new contiguous tensor for each input. All arithmetic is
-    float64; the cast comes last.
+    float64; the cast comes last, and rounds to the nearest where the tensor holds whole numbers.
 
     Raises:
-        ValueError: in one sentence: a step does not fit, or the result is not of the shape that the input states.
+        ValueError: in one sentence: a step does not fit, the result is not of the shape that the input states, or an
+            end of a physical band is no number that the tensor can hold.
 
     """
+    parts = list(_parts(manifest))
+    _check_ends(manifest, parts)
+    if len(parts) == 1:
+        only = parts[0]
+        return lambda windows: {only.tensor: only.cast(only.make(windows))}
+    return lambda windows: {one.tensor: one.cast(one.make(windows[:, :, one.columns])) for one in parts}
+
+
+def may_be_not_finite(manifest: Manifest) -> bool:
+    """Whether finite values in contract units may give a tensor that is not: a logarithm, a word of no table."""
+    steps = [step.step for model_input in manifest.inputs for step in model_input.steps]
+    return manifest.preprocess_onnx is not None or not _ALWAYS_FINITE.issuperset(steps)
+
+
+class _Part(NamedTuple):
+    """One input: its columns of a row, the float64 values of its tensor in the tensor's axes, and the cast."""
+
+    tensor: str
+    columns: slice
+    make: Callable[[Windows], Windows]
+    cast: Callable[[Windows], NDArray[Any]]
+    limits: tuple[float, float]
+
+
+def _parts(manifest: Manifest) -> Iterator[_Part]:
     newest_first = manifest.window is not None and manifest.window.order == "newest_first"
-    parts = []
     first = 0
     for model_input in manifest.inputs:
         columns = slice(first, first + model_input.width)
         first += model_input.width
-        parts.append((model_input.tensor, columns, _one_input(model_input, manifest.length, newest_first=newest_first)))
-    if len(parts) == 1:
-        tensor, _, make = parts[0]
-        return lambda windows: {tensor: make(windows)}
-    return lambda windows: {tensor: make(windows[:, :, columns]) for tensor, columns, make in parts}
+        make = _one_input(model_input, manifest.length, newest_first=newest_first)
+        dtype = np.dtype(model_input.dtype)
+        yield _Part(model_input.tensor, columns, make, _cast(dtype), _LIMITS[dtype.name])
 
 
-def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callable[[Windows], NDArray[Any]]:
+def _cast(dtype: np.dtype[Any]) -> Callable[[Windows], NDArray[Any]]:
+    if dtype.kind in "iu":
+        return lambda values: np.rint(values).astype(dtype, order="C")
+    return lambda values: values.astype(dtype, order="C")
+
+
+def _check_ends(manifest: Manifest, parts: Sequence[_Part]) -> None:
+    """Whatever passes the physical bands must be a number in the tensor, or one sample could stop the service.
+
+    The arithmetic steps are monotonic in each channel, so the ends of its band, the others at rest, tell of all between.
+    """
+    if may_be_not_finite(manifest):
+        return  # there every row is looked at before it is run
+    rest = np.array([_at_rest(channel) for channel in manifest.channels for _ in range(channel.width)])
+    column = 0
+    for channel in manifest.channels:
+        for end in () if channel.physical is None else (channel.physical.min, channel.physical.max):
+            row = rest.copy()
+            row[column : column + channel.width] = end
+            windows = np.broadcast_to(row, (1, manifest.length, len(row)))
+            for part in parts:
+                with np.errstate(all="ignore"):
+                    values = part.make(windows[:, :, part.columns])
+                low, high = part.limits
+                bad = values[~((low <= values) & (values <= high))]
+                if bad.size:
+                    raise ValueError(
+                        f"channel {channel.name}: physical {end:g} is {bad[0]:g} in the tensor {part.tensor}, "
+                        f"which holds {low:g} to {high:g}"
+                    )
+        column += channel.width
+
+
+def _at_rest(channel: Channel) -> float:
+    return 0.0 if channel.tolerated is None else (channel.tolerated.min + channel.tolerated.max) / 2
+
+
+_ALWAYS_FINITE = frozenset(
+    {"standardize", "min_max", "clip", "scale", "one_hot", "lag", "difference", "colours", "resize"}
+)
+_LIMITS = {
+    "float32": (-3.4028234663852886e38, 3.4028234663852886e38), "float16": (-65504.0, 65504.0),
+    "int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int64": (-(2.0**53), 2.0**53),
+}  # fmt: skip
+
+
+def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callable[[Windows], Windows]:
     sample = model_input.sample_shape
     planned = plan(model_input.steps, (length, *sample))
     apply = planned.apply
@@ -53,10 +122,9 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
     order = tuple(["batch", *kept].index(axis) for axis in named)
     is_moved = order != tuple(range(len(order)))
     put_in = tuple(at for at, axis in enumerate(model_input.axes) if axis == "one")
-    dtype = np.dtype(model_input.dtype)
     reshape = None if len(sample) == 1 else (length, *sample)
 
-    def make(windows: Windows) -> NDArray[Any]:
+    def make(windows: Windows) -> Windows:
         values = windows if reshape is None else windows.reshape(len(windows), *reshape)
         values = apply(values)
         if newest_first:
@@ -67,7 +135,7 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
             values = values.transpose(order)
         if put_in:
             values = np.expand_dims(values, put_in)
-        return values.astype(dtype, order="C")
+        return values
 
     return make
 
