@@ -1,5 +1,6 @@
 """The process entry: sets what must stand before a native library loads, then hands over; it decides nothing."""
 
+import io
 import os
 import sys
 
@@ -9,15 +10,85 @@ _BEFORE_NATIVE_LIBRARIES = {
     "OMP_NUM_THREADS": "1",
     "PYDANTIC_DISABLE_PLUGINS": "__all__",  # else it reads every installed package's metadata, and runs whose code asks
 }
+_INTERRUPTED = 130
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    for name, value in _BEFORE_NATIVE_LIBRARIES.items():
-        os.environ.setdefault(name, value)
-    from edge_runtime import cli  # noqa: PLC0415 -- the environment above comes first
+    try:
+        for name, value in _BEFORE_NATIVE_LIBRARIES.items():
+            os.environ.setdefault(name, value)
+        _open_standard_streams()
+        from edge_runtime import cli  # noqa: PLC0415 -- the environment above comes first
 
-    return cli.main()
+        return cli.main()
+    except KeyboardInterrupt:  # while modules were still loading
+        return _INTERRUPTED
+
+
+class _ForAPerson(io.FileIO):
+    """Standard error that takes everything: a log that is full or gone must not stop the work it tells of."""
+
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type] # whatever the buffer above hands down
+        except OSError:
+            return memoryview(data).nbytes  # type: ignore[arg-type] # the same
+
+
+class _Output(io.FileIO):
+    """Standard output whose disk is full, or which takes no bytes, said in one line; a reader that left stays what it is."""
+
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type] # whatever the buffer above hands down
+        except (BrokenPipeError, BlockingIOError):
+            raise
+        except OSError as error:
+            # What the buffers still hold has nowhere to go: the flush at the end must not fail once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            from edge_runtime.errors import DeviceError  # noqa: PLC0415 -- only a failure needs it
+
+            raise DeviceError(
+                subject="standard output", found=error.strerror or type(error).__name__,
+                expected="a file, a terminal or a pipe that takes it", todo="make room, or send it elsewhere",
+            ) from error  # fmt: skip
+
+
+def _open_standard_streams() -> None:
+    """Put something behind descriptors 0 to 2 where the caller closed them, before a port or a file takes their number.
+
+    Else answers for standard output would go down whatever was opened in its place, be it the sensor's own port. A
+    closed standard output becomes a pipe whose reader has left, a closed standard error takes and forgets.
+    """
+    if sys.stdin is None:
+        _put(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 -- the process's own, for its life
+    if sys.stdout is None:
+        reader, writer = os.pipe()
+        _put(writer, 1)  # which may be the reader's number, and closes it then
+        if reader != 1:
+            os.close(reader)
+    if sys.stderr is None:
+        _put(os.open(os.devnull, os.O_WRONLY), 2)
+    if sys.stdout is None or sys.stdout is sys.__stdout__:
+        kept = sys.stdout
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(1, "wb", closefd=False)), encoding=kept.encoding if kept else "utf-8",
+            errors="backslashreplace", line_buffering=kept is not None and kept.isatty(),
+        )  # fmt: skip
+    if sys.stderr is None or sys.stderr is sys.__stderr__:
+        kept = sys.stderr
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(_ForAPerson(2, "wb", closefd=False)), encoding=kept.encoding if kept else "utf-8",
+            errors="backslashreplace", line_buffering=True,
+        )  # fmt: skip
+
+
+def _put(descriptor: int, number: int) -> None:
+    if descriptor != number:
+        os.dup2(descriptor, number)
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

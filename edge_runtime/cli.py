@@ -86,7 +86,14 @@ def _add_flags(leaf: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
                 flag.name.lower(), metavar=flag.name, help=flag.help, nargs="?" if flag.optional else None
             )
         elif flag.metavar:
-            leaf.add_argument(flag.name, metavar=flag.metavar, help=flag.help, default=flag.default, type=flag.parse)
+            leaf.add_argument(
+                flag.name,
+                metavar=flag.metavar,
+                help=flag.help,
+                default=flag.default,
+                type=flag.parse,
+                required=flag.required,
+            )
         else:
             leaf.add_argument(flag.name, help=flag.help, action="store_true")
 

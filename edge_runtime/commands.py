@@ -18,6 +18,7 @@ class Flag(NamedTuple):
     default: str | None = None
     parse: Callable[[str], object] = str
     optional: bool = False
+    required: bool = False
 
 
 class Command(NamedTuple):
@@ -48,6 +49,9 @@ def _positive(text: str) -> float:
 _SERVED: Final = Flag("--config", "device file of the lines (default: %(default)s)", "FILE", "device.toml")
 _CONFIG: Final = Flag("--config", "device file with the lines", "FILE")
 _LINE: Final = Flag("--line", "name of the line, where the device file has several", "NAME")
+_PASSWORD_FILE: Final = Flag(
+    "--password-file", "file with the private key's password (default: $EDGE_RUNTIME_KEY_PASSWORD, else none)", "FILE"
+)
 _JSON: Final = Flag("--json", "print JSON instead of text")
 
 COMMANDS: Final = (
@@ -95,10 +99,39 @@ COMMANDS: Final = (
     ),
     Command(
         "verify",
-        "check a bundle's files against their hashes and its manifest",
-        "edge-runtime verify bundles/frost",
+        "check a bundle's files against their hashes and its manifest and, with --keys, who signed it",
+        "edge-runtime verify bundles/frost --keys trusted",
         "edge_runtime.run.inspect",
-        (Flag("BUNDLE", "a bundle: a folder or a .tar of it"), _JSON),
+        (
+            Flag("BUNDLE", "a bundle: a folder or a .tar of it"),
+            Flag("--keys", "folder of the public keys of which one must have signed it", "DIR"),
+            _JSON,
+        ),
+    ),
+    Command(
+        "keygen",
+        "make a key pair for signing bundles: NAME.key stays with you, NAME.pub goes to the devices",
+        "edge-runtime keygen --out line3",
+        "edge_runtime.author.sign_command",
+        (Flag("--out", "name of the two new files, without their endings", "NAME", required=True), _PASSWORD_FILE),
+    ),
+    Command(
+        "sign",
+        "put a signature into a bundle, which says to devices that know the key who made it",
+        "edge-runtime sign bundles/frost --key line3.key",
+        "edge_runtime.author.sign_command",
+        (
+            Flag("BUNDLE", "a bundle: a folder or a .tar of it"),
+            Flag("--key", "the private key, as `keygen` wrote it", "FILE", required=True),
+            _PASSWORD_FILE,
+        ),
+    ),
+    Command(
+        "bundle confirm",
+        "boot the bundles of a device file and, if all pass, refuse older ones from now on",
+        "edge-runtime bundle confirm --config /etc/edge-runtime/device.toml",
+        "edge_runtime.run.confirm",
+        (_SERVED,),
     ),
     Command(
         "diff",
@@ -136,6 +169,18 @@ COMMANDS: Final = (
             Flag("CONTRACT", "the author's contract.toml"),
             Flag("--out", "folder of the new bundle", "DIR"),
             Flag("--record", "build.json of an earlier build, to get the same bytes again", "FILE"),
+            _JSON,
+        ),
+    ),
+    Command(
+        "mutate",
+        "put one mistake at a time into the line and count which of them a bundle's goldens notice",
+        "edge-runtime mutate bundles/frost",
+        "edge_runtime.author.mutate_command",
+        (
+            Flag("BUNDLE", "a bundle: a folder or a .tar of it"),
+            Flag("--float", "the float32 model an int8 one was quantized from, as one more mutant", "FILE"),
+            Flag("--seconds", "time for each variant (default: %(default)s)", "N", "120", _positive),
             _JSON,
         ),
     ),
@@ -180,4 +225,4 @@ COMMANDS: Final = (
     ),
 )
 
-GROUPS: Final = {"config": "the device file"}
+GROUPS: Final = {"bundle": "the bundles that a device serves", "config": "the device file"}

@@ -110,7 +110,7 @@ def read_grid(graph: Graph) -> Grid:
         elif node.output[0] in outputs and scale is not None and scale.size == 1:
             scales[outputs[node.output[0]]] = _scale(
                 float(scale), values.get(node.input[2]) if len(node.input) > 2 else None
-            )  # noqa: PLR2004 - the third input
+            )
         elif (weight := values.get(node.input[0])) is not None and weight.dtype == np.int8:
             widest = max(widest, int(np.abs(weight.astype(np.int16)).max(initial=0)))
     return Grid(clip, scales, widest <= _SEVEN_BITS)

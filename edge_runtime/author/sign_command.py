@@ -17,6 +17,7 @@ from edge_runtime.bundle import ecdsa
 from edge_runtime.bundle.names import SIGNATURE_NAME
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.signature import check, sign
+from edge_runtime.bundle.trusted_keys import MAX_PEM_BYTES
 from edge_runtime.bundle.verify import verify
 from edge_runtime.bundle.write import write_tar
 from edge_runtime.errors import DeviceError, UsageError
@@ -95,7 +96,7 @@ def _password(file: Path | None, environment: Mapping[str, str]) -> bytes | None
 
 
 def _read_key(path: Path) -> bytes:
-    data = _read(path, ecdsa.MAX_PEM_BYTES, "a private key in PEM")
+    data = _read(path, MAX_PEM_BYTES, "a private key in PEM")
     if os.name == "posix" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         _say(f"warning: {path} can be reached by other users: chmod 600 {path}")
     return data

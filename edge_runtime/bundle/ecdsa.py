@@ -19,8 +19,18 @@ except ImportError as error:
         expected="the extra `signing`, which makes and checks them", todo="install edge-runtime[signing]",
     ) from error  # fmt: skip
 
-# A P-521 private key in PKCS#8, encrypted, is some 500 bytes; a public one 270.
-MAX_PEM_BYTES: Final = 8 * 1024
+# RFC 6979, appendix A.2.5: the key of its P-256 examples, and its signature of "sample" with SHA-256.
+KNOWN_KEY: Final = b"""-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYP7UuiVanTHJYet0xjVtaMBJuJI7
+Yfps5mliLmDyn7Z5A/4QCLi8maQa6elWKLxk8vGyDC1+n1F3o8KU1EYimQ==
+-----END PUBLIC KEY-----
+"""
+KNOWN_SIGNATURE: Final = bytes.fromhex(
+    "3046"
+    "022100efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"
+    "022100f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8"
+)
+_KNOWN_TEXT: Final = b"sample"
 
 # Each curve with its hash, as the signature format has it; it knows no other.
 _HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
@@ -121,6 +131,15 @@ def verify(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> boo
     except InvalidSignature:
         return False
     return True
+
+
+def known_answer(text: bytes = _KNOWN_TEXT) -> bool:
+    """Whether ``verify`` takes the published signature for ``text`` and for no other: the known-answer test before use.
+
+    One curve stands for all, as FIPS 140-3 IG 10.3.A has it: they differ in their constants, not in what computes.
+    """
+    key = public_key(KNOWN_KEY, "the key of RFC 6979")
+    return verify(key, KNOWN_SIGNATURE, text) and not verify(key, KNOWN_SIGNATURE, text + b".")
 
 
 def _kind(key: object) -> str:

@@ -78,6 +78,7 @@ def decode(data: bytes, *, subject: str) -> Goldens:
         if values.ndim < 1 or len(values) != len(raw):
             raise _unfit(subject, f"{key[:60]!r} of shape {values.shape}", f"{len(raw)} cases first")
         groups[group][name] = values
+    _require_comparable(groups, subject)
     good = (
         raw.ndim == 3  # noqa: PLR2004 - cases, samples, the numbers of a row
         and raw.dtype == np.float64
@@ -104,6 +105,22 @@ def _is_answer(values: NDArray[Any]) -> bool:
     if values.dtype.kind == "U":
         return values.ndim == 1
     return values.dtype == np.float64 and values.ndim in (1, 2)
+
+
+def _require_comparable(groups: Mapping[str, Mapping[str, NDArray[Any]]], subject: str) -> None:
+    """Numbers only, finite where a session takes or gives them, and a reference of its output's shape."""
+    for group in ("tensors", "outputs", "references"):
+        for name, values in groups[group].items():
+            if values.dtype.kind == "U" and group != "tensors":
+                continue  # a model may answer with a label's text
+            if values.dtype.kind not in "biuf":
+                raise _unfit(subject, f"{group}/{name[:60]} of type {values.dtype}", "numbers")
+            # A tensor may hold NaN: a missing number that the contract passes on. A session refuses it where not.
+            if group != "references" and (np.isinf(values).any() or (group == "outputs" and np.isnan(values).any())):
+                raise _unfit(subject, f"a number in {group}/{name[:60]} that is not finite", "finite ones")
+            twin = groups["outputs"].get(name, values) if group == "references" else values
+            if values.shape != twin.shape:
+                raise _unfit(subject, f"{group}/{name[:60]} of shape {values.shape}", f"{twin.shape}, as the output's")
 
 
 def _unfit(subject: str, found: str, expected: str) -> BundleError:

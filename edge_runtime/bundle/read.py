@@ -90,18 +90,17 @@ def _list(folder: Path, origin: str, max_files: int) -> list[str]:
 
 
 def _read_file(path: Path, name: str, origin: str, max_bytes: int) -> bytes:
-    with open(os.open(path, _FLAGS), "rb", buffering=0) as stream:  # noqa: PTH123 - pathlib takes no descriptor
+    # Buffered, so that one read gives all of it in one piece of memory: a bundle may be half of what the device has.
+    with open(os.open(path, _FLAGS), "rb") as stream:  # noqa: PTH123 - pathlib takes no descriptor
         status = os.fstat(stream.fileno())
         _require_regular(status.st_mode, name, origin)
         if status.st_size > max_bytes:
             found = f"{name} of {status.st_size} bytes where {max_bytes} are left of the limit"
             _refuse(origin, found, "a bundle within its limit", "use a smaller model or fewer variants")
-        data = bytearray()
-        while len(data) <= status.st_size and (piece := stream.read(status.st_size + 1 - len(data))):
-            data += piece
+        data = stream.read(status.st_size + 1)
     if len(data) != status.st_size:
         _changed(origin, name)
-    return bytes(data)
+    return data
 
 
 def _read_archive(path: Path, origin: str, max_total_bytes: int, max_files: int) -> dict[str, bytes]:

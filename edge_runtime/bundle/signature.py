@@ -8,7 +8,7 @@ and none else, by SHA-256, in one flat folder, signed once, by a key that names 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import Final, Literal, NoReturn
 
 from edge_runtime.bundle.names import SIGNATURE_NAME, require_names, shown
 from edge_runtime.bundle.signature_file import (
@@ -21,8 +21,7 @@ from edge_runtime.bundle.signature_file import (
     refuse,
 )
 from edge_runtime.errors import BundleError
-
-Policy: TypeAlias = Literal["required", "if_present", "off"]
+from edge_runtime.spec.device_config import SignaturePolicy
 
 _NAMED_FAULTS: Final = 5
 
@@ -47,17 +46,17 @@ class Judgement:
     reason: str = ""
 
 
-def judge(policy: Policy, *, signature_present: bool, keys_present: bool) -> Judgement:
+def judge(policy: SignaturePolicy, *, signature_present: bool, keys_present: bool) -> Judgement:
     """Decide what becomes of a bundle with or without model.sig on a device with or without trusted keys.
 
     Under `if_present` a signature of an unknown key is refused too: which key signed is itself told by the signature
     only, so a bad one could always pass for an unknown one.
     """
     if policy == "off":
-        return Judgement("skip", "signatures are switched off on this device")
+        return Judgement("skip", "signatures switched off on this device")
     if signature_present and keys_present:
         return Judgement("check")
-    reason = f"there is no {SIGNATURE_NAME}" if not signature_present else "no key is trusted on this device"
+    reason = f"no {SIGNATURE_NAME}" if not signature_present else "no trusted key on this device"
     return Judgement("refuse" if policy == "required" else "skip", reason)
 
 
@@ -80,7 +79,7 @@ def sign(files: Mapping[str, bytes], private_key_pem: bytes, password: bytes | N
 
     require_names(files, "to be signed")
     key = ecdsa.private_key(private_key_pem, password)
-    payload = encode_statement(_digests(files))
+    payload = statement(files)
     made = ecdsa.sign(key, pre_authentication(payload))
     return encode_envelope(Envelope(payload, made, ecdsa.hint(key.public_key())))
 
@@ -112,6 +111,11 @@ def check(signature: bytes, files: Mapping[str, bytes], keys: Mapping[str, bytes
         refuse(SIGNATURE_NAME, found, "the statement as it was signed")
     _require_same(parse_statement(envelope.payload), _digests(files))
     return SignedBy(key=name, hint=envelope.hint)
+
+
+def statement(files: Mapping[str, bytes]) -> bytes:
+    """Return what a signature over all `files` (name -> bytes) but a model.sig among them is made over."""
+    return encode_statement(_digests(files))
 
 
 def _digests(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from edge_runtime.errors import ConfigurationError
 
 # One key for each who may sign, and the next one of each while keys are changed.
 MAX_KEYS: Final = 64
+# A P-521 private key in PKCS#8, encrypted, is some 500 bytes; a public one 270.
+MAX_PEM_BYTES: Final = 8 * 1024
 _SUFFIXES: Final = (".pub", ".pem")
 _FLAGS: Final = (
     os.O_RDONLY
@@ -20,7 +22,27 @@ _FLAGS: Final = (
 
 
 def load_keys(folder: Path) -> dict[str, bytes]:
+    """Return what `read_keys` does, each a public key of the kind that signs bundles.
+
+    Raises
+    ------
+    ConfigurationError
+        for whatever `read_keys` refuses, a private key, and anything else that is no such key; without the extra
+        `signing`.
+
+    """
+    from edge_runtime.bundle import ecdsa  # noqa: PLC0415 -- see there
+
+    keys = read_keys(folder)
+    for name, pem in keys.items():
+        ecdsa.public_key(pem, f"trusted key {ascii(str(folder / name))[1:-1]}")
+    return keys
+
+
+def read_keys(folder: Path) -> dict[str, bytes]:
     """Return file name -> PEM of every ``*.pub`` and ``*.pem`` in `folder`, sorted; other files are not looked at.
+
+    What they hold is judged where a signature is: a device with no signed bundle needs no cryptography for its keys.
 
     `folder` may itself be a link, which is resolved once; a key file may not, for whoever owns the other end of a link
     would decide what this device trusts. For the same reason neither may be writable by every user.
@@ -28,12 +50,10 @@ def load_keys(folder: Path) -> dict[str, bytes]:
     Raises
     ------
     ConfigurationError
-        for a folder that cannot be read, a private key, and a key file that is a link, too large, writable by
-        everybody or no public key of the kind that signs bundles; without the extra `signing`.
+        for a folder that cannot be read, too many keys, and a key file that is a link, too large or writable by
+        everybody.
 
     """
-    from edge_runtime.bundle import ecdsa  # noqa: PLC0415 -- see there
-
     try:
         _require_private_place(folder.stat().st_mode, str(folder))
         names = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(_SUFFIXES))
@@ -41,26 +61,21 @@ def load_keys(folder: Path) -> dict[str, bytes]:
         _unreadable(str(folder), error)
     if len(names) > MAX_KEYS:
         _refuse(str(folder), f"{len(names)} keys", f"at most {MAX_KEYS}", "remove those that no longer sign")
-    keys = {}
-    for name in names:
-        path = folder / name
-        keys[name] = _read(path, ecdsa.MAX_PEM_BYTES)
-        ecdsa.public_key(keys[name], f"trusted key {ascii(str(path))[1:-1]}")
-    return keys
+    return {name: _read(folder / name) for name in names}
 
 
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read(path: Path) -> bytes:
     place = ascii(str(path))[1:-1]
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             _refuse(place, "a link or something else that is no file", "a regular file", "put the key itself there")
         with open(os.open(path, _FLAGS), "rb", buffering=0) as stream:  # noqa: PTH123 - pathlib takes no descriptor
             _require_private_place(os.fstat(stream.fileno()).st_mode, place)
-            data = stream.read(max_bytes + 1) or b""
+            data = stream.read(MAX_PEM_BYTES + 1) or b""
     except OSError as error:
         _unreadable(place, error)
-    if len(data) > max_bytes:
-        _refuse(place, f"more than {max_bytes} bytes", "one public key in PEM", "give the key alone")
+    if len(data) > MAX_PEM_BYTES:
+        _refuse(place, f"more than {MAX_PEM_BYTES} bytes", "one public key in PEM", "give the key alone")
     return data
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Final, Literal, NoReturn
+from typing import Final, NoReturn
 
 from edge_runtime.bundle.names import SIGNATURE_NAME, SUMS_NAME, name_fault, require_names, shown
 from edge_runtime.errors import BundleError
@@ -24,20 +24,26 @@ _PROOF: Final = object()
 class VerifiedBundle:
     """A bundle whose every byte is vouched for by its `digest`; only `verify` can make one.
 
-    `digest` is the SHA-256 of SHA256SUMS, 64 lower-case hex digits. `files` holds name -> bytes of the files that it
-    names. `signature` says whether a model.sig came along; nobody has checked it here.
+    `digest` is the SHA-256 of SHA256SUMS, 64 lower-case hex digits, whose bytes are `sums`. `files` holds name -> bytes of
+    the files that it names. `signature` is what came along as model.sig, if any did; nobody has checked it here.
     """
 
     origin: str
     digest: str
     files: Mapping[str, bytes] = field(repr=False, compare=False)
-    signature: Literal["absent", "not checked"]
+    sums: bytes = field(repr=False, compare=False)
+    signature: bytes | None = field(repr=False, compare=False)
     proof: InitVar[object]
 
     def __post_init__(self, proof: object) -> None:
         """Refuse to be made by anyone but `verify`."""
         if proof is not _PROOF:
             raise TypeError("a VerifiedBundle is made by edge_runtime.bundle.verify.verify alone")
+
+    @property
+    def signed_files(self) -> dict[str, bytes]:
+        """Name -> bytes of everything that a signature of this bundle has to be over."""
+        return {**self.files, SUMS_NAME: self.sums}
 
 
 def verify(files: Mapping[str, bytes], origin: str) -> VerifiedBundle:
@@ -69,7 +75,8 @@ def verify(files: Mapping[str, bytes], origin: str) -> VerifiedBundle:
         origin=origin,
         digest=hashlib.sha256(sums).hexdigest(),
         files=MappingProxyType(content),
-        signature="not checked" if SIGNATURE_NAME in files else "absent",
+        sums=sums,
+        signature=bytes(files[SIGNATURE_NAME]) if SIGNATURE_NAME in files else None,
         proof=_PROOF,
     )
 

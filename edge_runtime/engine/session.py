@@ -103,14 +103,15 @@ def open_session(
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if quant_precision:
         options.add_session_config_entry("session.x64quantprecision", "1")
-    try:
-        with _EmptyFolder():
+    with _EmptyFolder():
+        try:
             session = ort.InferenceSession(model, options, providers=[provider])
-    except Exception as error:
-        raise BundleError(
-            subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
-            expected="a model this onnxruntime can load", todo="update onnxruntime, or have the author build for this one",
-        ) from error  # fmt: skip
+        except Exception as error:
+            raise BundleError(
+                subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
+                expected="a model this onnxruntime can load",
+                todo="update onnxruntime, or have the author build for this one",
+            ) from error  # fmt: skip
     for one in (*session.get_inputs(), *session.get_outputs()):
         if not one.type.startswith("tensor("):
             raise BundleError(
@@ -178,9 +179,21 @@ class _EmptyFolder:
     """Work in an empty folder: onnxruntime opens external data of a model given as bytes from the current one."""
 
     def __enter__(self) -> None:
-        self._before = Path.cwd()
-        self._folder = tempfile.TemporaryDirectory(prefix="edge-runtime-")
-        os.chdir(self._folder.name)
+        # The folder of before may be gone, or belong to somebody who lets nobody in: no name leads back, no relative
+        # path ever worked from there, and the root does as well.
+        try:
+            self._before = Path.cwd()
+            os.chdir(self._before)
+        except OSError:
+            self._before = Path("/")
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="edge-runtime-")
+            os.chdir(self._folder.name)
+        except OSError as error:
+            raise DeviceError(
+                subject="temporary folder", found=error.strerror or str(error),
+                expected="one that an empty folder can be made in", todo="free the disk, or set TMPDIR to a folder with room",
+            ) from error  # fmt: skip
 
     def __exit__(self, *_: object) -> None:
         os.chdir(self._before)

@@ -147,7 +147,7 @@ class Contract:
             column += channel.width
         if any(channel.shape for channel in self._channels):
             return Judged(np.concatenate([np.atleast_1d(part) for part in parts]), flags, tuple(held))
-        return Judged(tuple(map(float, parts)), flags, tuple(held))
+        return Judged(tuple(parts), flags, tuple(held))  # type: ignore[arg-type]  # without a shape all are floats
 
     def _one(self, index: int, value: Any, rule: _Rule) -> tuple[float | NDArray[np.float64] | Rejection, int]:
         """One channel's number or array in contract units, with its flag bits, or why not."""
@@ -155,7 +155,8 @@ class Contract:
         if channel.form == "category":
             return categorised(channel, value), 0
         if channel.form == "opaque":
-            return taken_as_is(channel, value), 0
+            taken = taken_as_is(channel, value)
+            return (taken if channel.shape or isinstance(taken, Rejection) else taken.item()), 0
         if channel.shape:
             return converted(channel, value, rule.a, rule.b, rule.flags, *self._grids[index])
         if type(value) in (float, int):

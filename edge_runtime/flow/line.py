@@ -14,7 +14,7 @@ from edge_runtime.flow.decode import Decoder
 from edge_runtime.flow.framing import LineFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.postprocess import Postprocess, Unusable
-from edge_runtime.flow.preprocess import make_preprocess
+from edge_runtime.flow.preprocess import make_preprocess, may_be_not_finite
 from edge_runtime.flow.window import Row, Stream, WindowRule
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Reading, Rejection
@@ -104,6 +104,8 @@ class Line:
         self._rule = WindowRule(manifest)
         self._post = Postprocess(manifest, model.variant)
         self._preprocess, self._infer = model.preprocess(), model.infer
+        self._looks_first = may_be_not_finite(manifest)
+        self._takes_nan = any(channel.when_missing == "pass" for channel in manifest.channels)
         self._sizes = batch_sizes or manifest.batch_sizes
         self._clips = tuple((name, clip.min, clip.max) for name, clip in model.variant.input_clip.items())
         self._identity = blake2b(f"{model.digest}\n{name}\n".encode(), digest_size=10)
@@ -199,6 +201,8 @@ class Line:
     def run(self) -> None:
         """Answer every window that is due, in batches of the closed list of sizes."""
         due, self._due = self._due, []
+        if self._looks_first and due:
+            due = self._usable(due)
         first = 0
         for size in split(len(due), self._sizes):
             part, windows = due[first : first + size], self._windows[first : first + size]
@@ -325,6 +329,23 @@ class Line:
         """Whether a state of this stream has not been through the last call that is due; no batch holds two of one."""
         return bool(self._rule.states) and any(one.stream is stream for one in self._due)
 
+    def _usable(self, due: list[_Due]) -> list[_Due]:
+        """Refuse the windows whose tensor is not finite, as a logarithm of nothing is, and close the ranks."""
+        good: list[int] = []
+        first = 0
+        for size in split(len(due), self._sizes):
+            tensors = self._preprocess(self._windows[first : first + size])
+            fine = np.logical_and.reduce([_finite_rows(tensor, self._takes_nan) for tensor in tensors.values()])
+            good += [first + row for row in np.flatnonzero(fine).tolist()]
+            first += size
+        for one in (due[row] for row in sorted(set(range(len(due))) - set(good))):
+            self._refuse(
+                Rejection("not_finite_input", "window", "a tensor that is not finite after the steps", "a finite one",
+                          "check the values against the steps that edge-runtime inspect lists"), one.name, one.raw,
+            )  # fmt: skip
+        self._windows[: len(good)] = self._windows[good]
+        return [due[row] for row in good]
+
     def _stacked(self, streams: Sequence[Stream]) -> dict[str, NDArray[Any]]:
         return {
             state.input: np.stack([stream.state[state.input] for stream in streams], axis=state.batch_axis)
@@ -381,6 +402,12 @@ class Line:
     def _refuse(self, rejection: Rejection, stream: str, raw: bytes) -> None:
         self.ledger.refused[rejection.reason] += 1
         self._refused.append(Refused(rejection, stream, raw))
+
+
+def _finite_rows(tensor: NDArray[Any], takes_nan: bool) -> NDArray[np.bool_]:  # noqa: FBT001 - a policy of the contract
+    rows = tensor.reshape(len(tensor), -1)
+    bad = np.isinf(rows) if takes_nan else ~np.isfinite(rows)
+    return ~np.asarray(bad.any(axis=1))
 
 
 def _saved(sample: tuple[str, int, Row, int, tuple[int, ...]]) -> list[Any]:

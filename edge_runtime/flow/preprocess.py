@@ -1,20 +1,18 @@
 """From contract units to the model's input tensors, with stored constants only; nothing is ever fitted to what comes in."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.flow.steps import plan
-from edge_runtime.spec.inputs import Input
+from edge_runtime.spec.inputs import Channel, Input
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.steps import Lookup
 
 Windows = NDArray[np.float64]
 Preprocess = Callable[[Windows], dict[str, NDArray[Any]]]
-
-_MAX_INT64 = (1 << 63) - 1024
 
 _PLANNED = {2: ("time", "channel"), 3: ("time", "row", "column"), 4: ("time", "row", "column", "colour")}
 
@@ -24,26 +22,96 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
 
     It takes float64 ``(batch, time, numbers)`` in contract units, oldest sample first, a sample's row being the
     channels of all inputs side by side, and gives by name a new contiguous tensor for each input. All arithmetic is
-    float64; the cast comes last.
+    float64; the cast comes last, and rounds to the nearest where the tensor holds whole numbers.
 
     Raises:
-        ValueError: in one sentence: a step does not fit, or the result is not of the shape that the input states.
+        ValueError: in one sentence: a step does not fit, the result is not of the shape that the input states, or an
+            end of a physical band is no number that the tensor can hold.
 
     """
+    parts = list(_parts(manifest))
+    _check_ends(manifest, parts)
+    if len(parts) == 1:
+        only = parts[0]
+        return lambda windows: {only.tensor: only.cast(only.make(windows))}
+    return lambda windows: {one.tensor: one.cast(one.make(windows[:, :, one.columns])) for one in parts}
+
+
+def may_be_not_finite(manifest: Manifest) -> bool:
+    """Whether finite values in contract units may give a tensor that is not: a logarithm, a word of no table."""
+    steps = [step.step for model_input in manifest.inputs for step in model_input.steps]
+    return manifest.preprocess_onnx is not None or not _ALWAYS_FINITE.issuperset(steps)
+
+
+class _Part(NamedTuple):
+    """One input: its columns of a row, the float64 values of its tensor in the tensor's axes, and the cast."""
+
+    tensor: str
+    columns: slice
+    make: Callable[[Windows], Windows]
+    cast: Callable[[Windows], NDArray[Any]]
+    limits: tuple[float, float]
+    is_whole: bool
+
+
+def _parts(manifest: Manifest) -> Iterator[_Part]:
     newest_first = manifest.window is not None and manifest.window.order == "newest_first"
-    parts = []
     first = 0
     for model_input in manifest.inputs:
         columns = slice(first, first + model_input.width)
         first += model_input.width
-        parts.append((model_input.tensor, columns, _one_input(model_input, manifest.length, newest_first=newest_first)))
-    if len(parts) == 1:
-        tensor, _, make = parts[0]
-        return lambda windows: {tensor: make(windows)}
-    return lambda windows: {tensor: make(windows[:, :, columns]) for tensor, columns, make in parts}
+        make = _one_input(model_input, manifest.length, newest_first=newest_first)
+        dtype = np.dtype(model_input.dtype)
+        yield _Part(model_input.tensor, columns, make, _cast(dtype), _LIMITS[dtype.name], dtype.kind in "iu")
 
 
-def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callable[[Windows], NDArray[Any]]:
+def _cast(dtype: np.dtype[Any]) -> Callable[[Windows], NDArray[Any]]:
+    if dtype.kind in "iu":
+        # Beyond its ends a number is held there, as a quantizer does.
+        low, high = _LIMITS[dtype.name]
+        return lambda values: np.clip(np.rint(values), low, high).astype(dtype, order="C")
+    return lambda values: values.astype(dtype, order="C")
+
+
+def _check_ends(manifest: Manifest, parts: Sequence[_Part]) -> None:
+    """Whatever passes the physical bands must be a number in the tensor, or one sample could stop the service.
+
+    A tensor of whole numbers holds at its ends what lies beyond. The arithmetic steps are monotonic in each channel, so the ends of its band, the others at rest, tell of all between.
+    """
+    if may_be_not_finite(manifest):
+        return  # there every row is looked at before it is run
+    rest = np.array([_at_rest(channel) for channel in manifest.channels for _ in range(channel.width)])
+    column = 0
+    for channel in manifest.channels:
+        for end in () if channel.physical is None else (channel.physical.min, channel.physical.max):
+            row = rest.copy()
+            row[column : column + channel.width] = end
+            windows = np.broadcast_to(row, (1, manifest.length, len(row)))
+            for part in (one for one in parts if not one.is_whole):
+                with np.errstate(all="ignore"):
+                    values = part.make(windows[:, :, part.columns])
+                low, high = part.limits
+                bad = values[~((low <= values) & (values <= high))]
+                if bad.size:
+                    raise ValueError(
+                        f"channel {channel.name}: physical {end:g} is {bad[0]:g} in the tensor {part.tensor}, "
+                        f"which holds {low:g} to {high:g}"
+                    )
+        column += channel.width
+
+
+def _at_rest(channel: Channel) -> float:
+    return 0.0 if channel.tolerated is None else (channel.tolerated.min + channel.tolerated.max) / 2
+
+
+_ALWAYS_FINITE = frozenset({"standardize", "min_max", "clip", "scale", "lag", "difference", "colours", "resize"})
+_LIMITS = {
+    "float32": (-3.4028234663852886e38, 3.4028234663852886e38), "float16": (-65504.0, 65504.0),
+    "int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int64": (-(2.0**53), 2.0**53),
+}  # fmt: skip
+
+
+def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callable[[Windows], Windows]:
     sample = model_input.sample_shape
     planned = plan(model_input.steps, (length, *sample))
     apply = planned.apply
@@ -56,11 +124,10 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
     order = tuple(["batch", *kept].index(axis) for axis in named)
     is_moved = order != tuple(range(len(order)))
     put_in = tuple(at for at, axis in enumerate(model_input.axes) if axis == "one")
-    dtype = np.dtype(model_input.dtype)
     reshape = None if len(sample) == 1 else (length, *sample)
-    limits = _limits(model_input)
+    _check_whole(model_input)
 
-    def make(windows: Windows) -> NDArray[Any]:
+    def make(windows: Windows) -> Windows:
         values = windows if reshape is None else windows.reshape(len(windows), *reshape)
         values = apply(values)
         if newest_first:
@@ -71,25 +138,16 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
             values = values.transpose(order)
         if put_in:
             values = np.expand_dims(values, put_in)
-        if limits is not None:
-            values = np.clip(values, *limits)
-        return values.astype(dtype, order="C")
+        return values
 
     return make
 
 
-def _limits(model_input: Input) -> tuple[float, float] | None:
-    """What an integer tensor can hold, where the steps may give more: it is held at its ends, as a quantizer does.
-
-    None where a cast cannot go wrong: into floats, and of opaque numbers that are of this very dtype.
-
-    Raises:
-        ValueError: a step may give NaN, or a missing number is passed on as NaN, which no integer can be.
-
-    """
+def _check_whole(model_input: Input) -> None:
+    """Refuse steps that may give NaN to a tensor of whole numbers, which has none."""
     dtype = np.dtype(model_input.dtype)
     if dtype.kind == "f":
-        return None
+        return
     for number, step in enumerate(model_input.steps, 1):
         if step.step in {"log", "one_hot", "snv"} or (isinstance(step, Lookup) and step.otherwise is None):
             raise ValueError(
@@ -98,11 +156,6 @@ def _limits(model_input: Input) -> tuple[float, float] | None:
     passing = [channel.name for channel in model_input.channels if channel.when_missing == "pass"]
     if passing:
         raise ValueError(f"input {model_input.tensor}: channel {passing[0]} passes on NaN, and {dtype} has none")
-    if not model_input.steps and all(channel.dtype == model_input.dtype for channel in model_input.channels):
-        return None
-    info = np.iinfo(dtype)
-    # The highest int64 is no float64; the next one below it is.
-    return float(info.min), float(min(info.max, _MAX_INT64))
 
 
 def _axes(model_input: Input, shape: tuple[int, ...]) -> tuple[str, ...]:

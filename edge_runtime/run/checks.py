@@ -16,7 +16,9 @@ import numpy as np
 
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
+from edge_runtime.bundle.names import SIGNATURE_NAME, shown
 from edge_runtime.bundle.read import read_files
+from edge_runtime.bundle.signature import Judgement, SignedBy
 from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.bundle.verify import hash_known_answer as hash_answer_is_right
 from edge_runtime.device.probe import Machine, needs_x64_quant_precision
@@ -28,6 +30,7 @@ from edge_runtime.flow.preprocess import make_preprocess
 from edge_runtime.run import comparison
 from edge_runtime.run import goldens as stages
 from edge_runtime.run.comparison import Difference
+from edge_runtime.run.trust import Trust, forged, who_signed
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 from edge_runtime.spec.manifest import Manifest, parse
@@ -77,11 +80,22 @@ def files(path: Path, *, inject: bool) -> tuple[VerifiedBundle, str, str]:
     """Every byte of the bundle is what SHA256SUMS says, and nothing else is there."""
     content = dict(read_files(path))
     if inject:
-        name = max(content, key=lambda one: len(content[one]))
+        name = max((one for one in content if one != SIGNATURE_NAME), key=lambda one: len(content[one]))
         content[name] = content[name][:-1] + bytes([content[name][-1] ^ 1])
     bundle = verify(content, str(path))
     size = sum(len(data) for data in bundle.files.values())
     return bundle, f"{len(bundle.files)} files, {size} bytes, digest {bundle.digest[:12]}", "SHA256SUMS"
+
+
+def signature(bundle: VerifiedBundle, trust: Trust, *, inject: bool) -> tuple[SignedBy, str, str]:
+    """A trusted key signed exactly the bytes that are loaded, or the device's policy lets the bundle serve without."""
+    made = bundle.signature
+    if inject:
+        made, trust = forged(bundle, trust)
+    found = who_signed(bundle, made, trust)
+    if isinstance(found, Judgement):
+        raise NotChecked(found.reason, f"policy {trust.policy} lets it serve all the same, see docs/signing.md")
+    return found, f"signed by {shown(found.key)}, key {found.hint[:12]}", "a trusted key, over every file"
 
 
 def manifest(bundle: VerifiedBundle, *, inject: bool) -> tuple[Manifest, str, str]:

@@ -80,7 +80,7 @@ def status_folders(state: Path, environment: Mapping[str, str] = os.environ, sys
     It is written every second, so it belongs in memory, not on flash: systemd's $RUNTIME_DIRECTORY, else a folder of
     /run, else the user's own of it, else the state folder.
     """
-    key = hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
+    key = hashlib.sha256(os.fsencode(state.resolve())).hexdigest()[:12]
     given = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
     own = environment.get("XDG_RUNTIME_DIR", "")
     places = [Path(given)] if given else []

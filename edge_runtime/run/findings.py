@@ -199,7 +199,7 @@ def bundle(loaded: LoadedConfig, line: LineConfig) -> tuple[Finding, Manifest | 
     except EdgeRuntimeError as error:
         return Finding(subject, "fail", f"{error.subject}: found {error.found}", error.todo), None
     text = f"{manifest.id} {manifest.version}, digest {verified.digest[:12]}, every file as listed; "
-    signature = "no signature" if verified.signature == "absent" else "signature not checked"
+    signature = "no signature" if verified.signature is None else "signature not checked"
     return Finding(subject, "ok", text + signature), manifest
 
 

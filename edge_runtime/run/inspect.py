@@ -10,9 +10,13 @@ import numpy as np
 
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
+from edge_runtime.bundle.names import shown
 from edge_runtime.bundle.read import read_files
+from edge_runtime.bundle.signature import SignedBy
+from edge_runtime.bundle.trusted_keys import load_keys
 from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.errors import BundleError
+from edge_runtime.run.trust import signer_of
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, encode, parse
@@ -20,25 +24,27 @@ from edge_runtime.spec.outputs import Destandardize, Output
 from edge_runtime.spec.steps import Step
 from edge_runtime.spec.variant import Tolerance, Variant
 
-_UNSIGNED = {
-    "absent": "not checked: there is none",
-    "not checked": "not checked: there is one, but this release checks none",
-}
 Row = tuple[str, ...]
 
 
 def main(args: Namespace) -> int:
-    """Print the contract of ``args.bundle`` (``inspect``) or only what makes it whole (``verify``).
+    """Print the contract of ``args.bundle`` (``inspect``) or only whether it is whole and, with keys, by whom (``verify``).
 
     Raises:
-        BundleError: the bundle is not whole, or its manifest says what this release does not understand.
+        BundleError: the bundle is not whole, its manifest says what this release does not understand, or, with keys,
+            none of them signed it.
+        ConfigurationError: the keys, or no extra `signing` to check with.
 
     """
     bundle = verify(read_files(Path(args.bundle)), args.bundle)
-    manifest = manifest_of(bundle)
     if args.command == "verify":
-        _tell(_as_json(_whole(bundle, manifest)) if args.json else "\n".join(_whole_lines(bundle, manifest)))
-    elif args.json:
+        signer = signer_of(bundle, bundle.signature, load_keys(Path(args.keys))) if args.keys else None
+        manifest = manifest_of(bundle)
+        whole = _as_json(_whole(bundle, manifest, signer)) if args.json else None
+        _tell(whole or "\n".join(_whole_lines(bundle, manifest, signer)))
+        return 0
+    manifest = manifest_of(bundle)
+    if args.json:
         _tell(_as_json({"digest": bundle.digest, "manifest": json.loads(encode(manifest))}))
     else:
         _tell("\n".join(describe(bundle, manifest)))
@@ -50,7 +56,7 @@ def describe(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
     yield f"{manifest.id} {manifest.version}: {manifest.description}"
     yield f"  LIMITS     {manifest.provenance.limits}"
     yield f"  digest     {bundle.digest}"
-    yield f"  signature  {_UNSIGNED[bundle.signature]}"
+    yield f"  signature  {_signature_text(bundle, None)}"
     yield f"  security   version {manifest.security_version}"
     for model_input in manifest.inputs:
         yield ""
@@ -199,25 +205,34 @@ def _table(rows: Sequence[Row], indent: str = "  ") -> Iterator[str]:
         yield (indent + "  ".join(cells)).rstrip()
 
 
-def _whole(bundle: VerifiedBundle, manifest: Manifest) -> dict[str, object]:
+def _signature_text(bundle: VerifiedBundle, signer: SignedBy | None) -> str:
+    if signer is not None:
+        return f"by {shown(signer.key)}, key {signer.hint}"
+    if bundle.signature is None:
+        return "not checked: there is none"
+    return "not checked: there is one; `edge-runtime verify` checks it with --keys"
+
+
+def _whole(bundle: VerifiedBundle, manifest: Manifest, signer: SignedBy | None) -> dict[str, object]:
     return {
         "id": manifest.id,
         "version": manifest.version,
         "security_version": manifest.security_version,
         "digest": bundle.digest,
-        "signature": "not checked",
-        "signature_file": bundle.signature != "absent",
+        "signature": "valid" if signer else "not checked",
+        "signature_file": bundle.signature is not None,
+        "signed_by": signer and {"key": signer.key, "hint": signer.hint},
         "files": {name: len(data) for name, data in sorted(bundle.files.items())},
     }
 
 
-def _whole_lines(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
+def _whole_lines(bundle: VerifiedBundle, manifest: Manifest, signer: SignedBy | None) -> Iterator[str]:
     yield f"{manifest.id} {manifest.version}: every file is as SHA256SUMS says, and nothing else is there"
     yield f"  digest     {bundle.digest}"
-    yield f"  signature  {_UNSIGNED[bundle.signature]}"
+    yield f"  signature  {_signature_text(bundle, signer)}"
     for name, data in sorted(bundle.files.items()):
         yield f"  {len(data):>10} bytes  {name}"
-    yield "Whole says who made it as little as that it answers right: `edge-runtime selftest` runs its goldens."
+    yield "That it is whole does not say that it answers right: `edge-runtime selftest` runs its goldens."
 
 
 def manifest_of(bundle: VerifiedBundle) -> Manifest:

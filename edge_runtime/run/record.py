@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from edge_runtime.errors import DeviceError, UsageError
 from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.run.config import LoadedConfig, load_config
+from edge_runtime.run.stop_signals import stop_signals
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
@@ -181,7 +182,7 @@ def _stop_on_signal(stopping: threading.Event, wake: threading.Event) -> Iterato
         stopping.set()
         wake.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
         yield
     finally:

@@ -11,8 +11,9 @@ from edge_runtime.device.data import data_folder
 from edge_runtime.errors import EdgeRuntimeError, UsageError
 from edge_runtime.run.boot import Setting, boot
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
+from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import as_json, as_junit, as_text, as_textfile
-from edge_runtime.run.setting import lines_of, make_line_setting, make_setting, remember_pass
+from edge_runtime.run.setting import lines_of, make_line_setting, make_setting
 from edge_runtime.run.whole_file import write_whole
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.report import BOTH_TIERS, Check, Report, Tier

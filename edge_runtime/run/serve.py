@@ -18,8 +18,9 @@ from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
+from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
-from edge_runtime.run.setting import make_line_setting, remember_pass
+from edge_runtime.run.setting import make_line_setting
 from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.status.health import Health, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
@@ -82,7 +83,7 @@ class Service:
             _say(line_of(booted.report))
             if booted.ready is not None:
                 # It only serves to tell a later failure what has changed since: no reason not to answer.
-                with suppress(DeviceError):
+                with suppress(DeviceError, TemporaryError):
                     remember_pass(self._state, booted.report)
                 models |= {line.name: booted.ready for line in lines}
         return reports, models

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM turned into an orderly stop of a command that ends by itself; it ends nothing on its own."""
+"""SIGINT, SIGTERM and SIGHUP turned into an orderly stop of a command that ends by itself; it ends nothing on its own."""
 
 import signal
 from collections.abc import Callable
@@ -6,8 +6,15 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """What asks a command to stop: also the terminal that goes away, but for a parent that ignores that, as nohup does."""
+    hangup = getattr(signal, "SIGHUP", None)
+    both = (signal.SIGINT, signal.SIGTERM)
+    return both if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN else (*both, hangup)
+
+
 class StopSignals:
-    """While entered, the first SIGINT or SIGTERM is noted and told to ``tell``; a second one is noted no more.
+    """While entered, the first SIGINT, SIGTERM or SIGHUP is noted and told to ``tell``; a second one is noted no more.
 
     ``number`` is the signal that came, 0 while none has. For the main thread only.
     """
@@ -18,7 +25,7 @@ class StopSignals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             self._before[number] = signal.signal(number, self._note)
         return self
 

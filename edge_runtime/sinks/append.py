@@ -1,6 +1,8 @@
 """Appending to a file so that a line is there whole or not at all, under a lock; it knows nothing of what lines say."""
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from edge_runtime.errors import TemporaryError
@@ -17,8 +19,15 @@ _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 
 
 def open_for_append(path: Path, mode: int = 0o644) -> int:
-    """A descriptor whose every write goes to the end of ``path``, made if missing; raises OSError."""
-    return os.open(path, _OPEN_FLAGS, mode)
+    """A descriptor whose every write goes to the end of ``path``, made if missing; raises OSError.
+
+    A fifo is refused: it has no end to append to, and reading or filling it would wait for ever.
+    """
+    descriptor = os.open(path, _OPEN_FLAGS, mode)
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "a fifo, not a file", str(path))
+    return descriptor
 
 
 def append_whole(descriptor: int, data: bytes, end: int) -> None:

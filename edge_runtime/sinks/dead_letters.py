@@ -18,6 +18,7 @@ MOST_KINDS = 1000
 """Kinds told apart within a minute; a reason with ever new subjects is counted as one beyond it."""
 BATCH_BYTES = 32_768
 """What waits in memory for a ``flush`` at most."""
+_SHOWN = 300
 _MINUTE_NS = 60_000_000_000
 
 
@@ -40,10 +41,12 @@ class DeadLetters:
         self._alike: dict[tuple[str, str, str], int] = {}
         self._file = -1
         self._why = ""
+        self._last: Rejection | None = None
 
     def add(self, rejection: Rejection, *, time_ns: int, line: str, stream: str, raw: bytes) -> None:
         """Note one refused sample or window; ``time_ns`` is the Unix time of its arrival."""
         self._turn_minute()
+        self._last = rejection
         kind = (line, rejection.reason, rejection.subject)
         if kind not in self._alike and len(self._alike) >= MOST_KINDS:
             kind = (line, rejection.reason, "")
@@ -59,9 +62,14 @@ class DeadLetters:
         self._write()
 
     def status(self) -> str:
-        """One plain sentence."""
+        """How many, what the last one was about, and where they stand."""
         text = f"{self.written} refused samples written, {self.summarised} told in sum"
-        return f"{text}, {self.lost} lost: {self._why}." if self.lost else f"{text}."
+        text += f", {self.lost} lost: {self._why}." if self.lost else "."
+        if self._last is None:
+            return text
+        one = self._last
+        last = f"{one.reason}: {one.subject}: found {one.found}; expected {one.expected}; {one.todo}".removesuffix("; ")
+        return f"{text} The last: {' '.join(last.split())[:_SHOWN]} All in {self._path}"
 
     def close(self) -> None:
         """Tell what was only counted, write it all and let the file go. Idempotent."""

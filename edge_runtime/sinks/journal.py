@@ -1,5 +1,6 @@
 """A line's state on disk as an append-only log, one write a transaction; it does not know what a record means."""
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -179,6 +180,8 @@ class Journal:
 
     def _recover(self) -> None:
         self._temporary().unlink(missing_ok=True)
+        if self._path.is_fifo():  # reading it would wait for ever, and no signal would end that
+            raise OSError(errno.EINVAL, "a fifo, not a file", str(self._path))
         data = self._path.read_bytes() if self._path.exists() else b""
         found = _read(data)
         if found.records and found.records[0] == from_json(self._header[_CRC_DIGITS + 1 :]):

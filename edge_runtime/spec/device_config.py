@@ -1,13 +1,15 @@
 """What the integrator writes in device.toml: lines from a source through a bundle to sinks; it opens none of them."""
 
 from collections import Counter
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from edge_runtime.spec.binding import ChannelBinding, Decode, Framing
 from edge_runtime.spec.sink import Sink
 from edge_runtime.spec.source import SerialSource, Source, StandardInput
+
+SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
 CONFIG_SCHEMA: Literal["edge-runtime/device/1"] = "edge-runtime/device/1"
 
@@ -67,6 +69,28 @@ class LineConfig(BaseModel):
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
 
 
+class SignatureConfig(BaseModel):
+    """By whom the bundles of this device must be signed: never a bundle's own affair."""
+
+    model_config = _FROZEN
+
+    policy: SignaturePolicy = Field(
+        default="if_present",
+        description="required: no bundle serves unsigned; if_present: a signature that is there must hold, if there are"
+        " keys; off: none is looked at.",
+    )
+    keys: str | None = Field(
+        default=None, min_length=1, description="Folder of the trusted public keys, from device.toml's folder on."
+    )
+
+    @model_validator(mode="after")
+    def _keys_to_require(self) -> Self:
+        """Refuse a policy that every bundle would fail."""
+        if self.policy == "required" and self.keys is None:
+            raise ValueError('policy = "required" and no keys: no bundle could serve')
+        return self
+
+
 class DeviceConfig(BaseModel):
     """The whole of device.toml."""
 
@@ -79,6 +103,7 @@ class DeviceConfig(BaseModel):
     state_dir: str | None = Field(
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
     )
+    signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
     line: Annotated[tuple[LineConfig, ...], Field(min_length=1)] = Field(description="At least one [[line]].")
 
     @model_validator(mode="after")

@@ -2,14 +2,15 @@
 
 import json
 import math
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from edge_runtime.errors import BundleError
 from edge_runtime.spec.frozen import FileName, Frozen, Name, PositiveFloat, Sha256
-from edge_runtime.spec.inputs import MAX_WIDTH, Channel, Input, StateTensor, Window
+from edge_runtime.spec.inputs import Channel, Input, StateTensor, Window
 from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.variant import Variant
 
@@ -25,6 +26,11 @@ OUTPUT_KEYS = frozenset(("value", "unit", "score"))
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 _MAX_WINDOW_S = 3_155_760_000  # so that its times, in Unix nanoseconds, stay within 64 bits
+# A stream's window is kept in float64, twice as long as it is, and a whole batch of them goes through the model at once.
+MAX_WINDOW_VALUES = 4_000_000
+MAX_BATCH_VALUES = 16_777_216
+# What could be used to write over a terminal: control characters, invisible formatting, lone surrogates, line separators.
+_UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _SHOWN = 80
 
 
@@ -90,10 +96,10 @@ class Manifest(Frozen):
     window: Window | None = None
     preprocess_onnx: PreprocessModel | None = None
     outputs: tuple[Output, ...] = Field(min_length=1)
-    batch_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
-        min_length=1, description="the closed list of batch sizes, ascending, each proven by the goldens"
+    batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
+        min_length=1, max_length=64, description="the closed list of batch sizes, ascending, each proven by the goldens"
     )
-    negative_goldens: tuple[NegativeGolden, ...] = ()
+    negative_goldens: tuple[NegativeGolden, ...] = Field(default=(), max_length=1000)
     needs: Needs
     annotations: dict[str, str] = {}
 
@@ -127,14 +133,20 @@ class Manifest(Frozen):
             raise ValueError(f"{taken[0]} is a key every answer has; give the output or flag another name")
         if list(self.batch_sizes) != sorted(set(self.batch_sizes)) or self.batch_sizes[0] != 1:
             raise ValueError("batch_sizes must ascend and begin with 1")
-        if self.length * self.width > MAX_WIDTH:
-            raise ValueError(f"a window of {self.length} samples of {self.width} numbers is more than {MAX_WIDTH}")
         if self.window and self.window.length * (self.window.period_s or 0) > _MAX_WINDOW_S:
             raise ValueError(f"the window spans more than {_MAX_WINDOW_S} s, a hundred years")
+        values = self.length * self.width
+        if values > MAX_WINDOW_VALUES or values * self.batch_sizes[-1] > MAX_BATCH_VALUES:
+            raise ValueError(
+                f"a window holds {values} values, a largest batch {values * self.batch_sizes[-1]}; "
+                f"at most {MAX_WINDOW_VALUES} and {MAX_BATCH_VALUES} are taken"
+            )
         self._tensors_fit()
         for golden in self.negative_goldens:
             if golden.channel is not None and golden.channel not in {channel.name for channel in self.channels}:
                 raise ValueError(f"negative golden {golden.name}: no channel {golden.channel!r}")
+            if golden.fault in ("gap", "back") and (self.window is None or self.window.length == 1):
+                raise ValueError(f"negative golden {golden.name}: {golden.fault} needs a window of two samples or more")
         return self
 
     def _tensors_fit(self) -> None:
@@ -194,13 +206,15 @@ def parse(data: bytes) -> Manifest:
             todo="use the edge-runtime release this bundle was built for, or build the bundle again",
         )  # fmt: skip
     wanted = raw.get("must_understand", [])
-    unknown = [str(name)[:40] for name in wanted if name not in IMPLEMENTED] if isinstance(wanted, list) else []
+    named = wanted if isinstance(wanted, list) else []
+    unknown = [str(name)[:40] for name in named if not isinstance(name, str) or name not in IMPLEMENTED]
     if unknown:
         raise BundleError(
             subject="manifest.json, must_understand", found=", ".join(unknown),
             expected=f"only what this release has ({', '.join(sorted(IMPLEMENTED)) or 'nothing beyond the core'})",
             todo="update edge-runtime, or have the bundle built without it",
         )  # fmt: skip
+    _require_printable(raw)
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
@@ -239,6 +253,31 @@ def _json_object(data: bytes) -> Mapping[str, Any]:
             todo="have the author build the bundle again",
         )  # fmt: skip
     return raw
+
+
+def _require_printable(raw: Mapping[str, Any]) -> None:
+    """Every text of a manifest reaches a terminal some day, where a control character could draw a verdict of its own."""
+    for text in _texts(raw):
+        if text.isprintable():
+            continue
+        bad = next((one for one in text if unicodedata.category(one) in _UNPRINTABLE), None)
+        if bad is not None:
+            raise BundleError(
+                subject="manifest.json", found=f"U+{ord(bad):04X} in {text[:40]!a}",
+                expected="texts of one line without control characters", todo="have the author build the bundle again",
+            )  # fmt: skip
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield key
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

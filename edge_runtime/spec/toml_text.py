@@ -29,7 +29,7 @@ def parse_toml(data: bytes, file: str) -> dict[str, Any]:
     if len(data) > MAX_TOML_BYTES:
         _refuse(file, f"{len(data)} bytes", f"at most {MAX_TOML_BYTES}", "give the file that was written by hand")
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))
+        read = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         _refuse(f"{file}, line {line}", f"byte 0x{data[error.start]:02x}", "UTF-8 text", "save it as UTF-8", error)
@@ -38,6 +38,17 @@ def parse_toml(data: bytes, file: str) -> dict[str, Any]:
         _refuse(f"{file}, {where}", reason, "TOML", "correct that line", error)
     except RecursionError as error:
         _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", error)
+    if _holds_nul(read):  # only as an escape can it come this far; no path, name or text of ours may have one
+        _refuse(file, r"the character \u0000 in a text", "texts without it", "take it out")
+    return read
+
+
+def _holds_nul(value: object) -> bool:
+    if isinstance(value, dict):
+        return any("\0" in key or _holds_nul(one) for key, one in value.items())
+    if isinstance(value, list):
+        return any(_holds_nul(one) for one in value)
+    return isinstance(value, str) and "\0" in value
 
 
 def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:

@@ -1,6 +1,6 @@
 """`keygen` and `sign`: nothing overwritten, nothing half written, no secret where others read it; docs/signing.md runs."""
 
-import argparse
+import json
 import os
 import re
 import shlex
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edge_runtime import cli
 from edge_runtime.author import sign_command
 from edge_runtime.author.sign_command import PASSWORD_VARIABLE, main
 from edge_runtime.bundle.read import read_files
@@ -18,7 +19,7 @@ from edge_runtime.bundle.signature import check
 from edge_runtime.bundle.trusted_keys import load_keys
 from edge_runtime.bundle.verify import verify
 from edge_runtime.bundle.write import write_directory, write_tar
-from edge_runtime.errors import BundleError, DeviceError, EdgeRuntimeError, UsageError
+from edge_runtime.errors import BundleError, DeviceError, UsageError
 
 ROOT = Path(__file__).parents[2]
 CONTENT = {"manifest.json": b"{}", "model.onnx": bytes(1000)}
@@ -265,28 +266,19 @@ def test_an_empty_password_is_none_that_was_meant(tmp_path, monkeypatch):
 # --- the page
 
 
-def parse(words):
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("keygen", "sign"):
-        command = commands.add_parser(name)
-        command.add_argument("--password-file")
-        command.add_argument("--key" if name == "sign" else "--out", required=True)
-        if name == "sign":
-            command.add_argument("bundle")
-    return parser.parse_args(words)
-
-
 def test_the_commands_of_the_page_do_what_it_says(tmp_path, monkeypatch):
-    """In their order, in one folder: keys, a signature, trust, a change of keys; `# exits N` is meant."""
+    """In their order, in one folder: keys, a signature, trust, a change of keys, a floor; `# exits N` is meant."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "bundles" / "frost", tmp_path / "bundles" / "frost")
     (tmp_path / "bundles" / "frost" / "model.sig").unlink(missing_ok=True)
     (tmp_path / "trusted").mkdir()
+    (tmp_path / "state").mkdir()
     page = (ROOT / "docs" / "signing.md").read_text(encoding="utf-8")
-    lines = [
-        line for block in re.findall(r"^```\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) for line in block.splitlines()
-    ]
+    device = (ROOT / "examples" / "frost" / "device.toml").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (trust,) = [text for kind, text in blocks if kind == "toml"]
+    (tmp_path / "device.toml").write_text(device.replace("../../bundles", "bundles") + trust, encoding="utf-8")
+    lines = [line for kind, text in blocks if not kind for line in text.splitlines()]
     ran = []
     for line in lines:
         command, _, stated = line.partition("#")
@@ -300,11 +292,9 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path, monkeypatch):
         else:
             assert words[0] == "edge-runtime"
             ran.append(words[1])
-            try:
-                code = main(parse(words[1:]))
-            except EdgeRuntimeError as error:
-                code = error.exit_code
+            code = cli.main(words[1:])
         assert code == int(stated.removeprefix(" exits ") or 0), line
-    assert set(ran) == {"keygen", "sign"}
+    assert set(ran) == {"keygen", "sign", "verify", "bundle"}
+    assert json.loads((tmp_path / "state" / "boot.json").read_text())["floors"] == {"frost": 1}
     assert signer(tmp_path / "bundles" / "frost", tmp_path / "trusted") == "line3-2027.pub"
     assert list(load_keys(tmp_path / "trusted")) == ["line3-2027.pub"]

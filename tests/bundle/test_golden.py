@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edge_runtime.bundle.arrays import write_arrays
+from edge_runtime.bundle.arrays import read_arrays, write_arrays
 from edge_runtime.bundle.golden import Goldens, decode, encode
 from edge_runtime.errors import BundleError
 
@@ -72,3 +72,21 @@ def test_an_array_channel_a_label_and_a_vector_survive():
     assert back.raw.shape == (3, 2, 4)
     assert back.answers["mean"].tolist() == ["yes", "no", "yes"]
     assert back.answers["scores"].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("group", "change"),
+    [
+        ("tensors", lambda values: values.astype("<U5")),
+        ("tensors", lambda values: values + np.inf),
+        ("outputs", lambda values: values * np.inf),
+        ("outputs", lambda values: values * np.nan),
+        ("references", lambda values: np.zeros((len(values), 7, 3))),
+    ],
+)
+def test_what_no_comparison_could_be_made_with_is_refused(group, change):
+    parts = dict(read_arrays(encode(goldens()), subject="golden.npz", max_bytes=1 << 20))
+    key = next(name for name in parts if name.startswith(f"{group}/"))
+    parts[key] = change(parts[key])
+    with pytest.raises(BundleError, match=group):
+        decode(write_arrays(parts), subject="golden.npz")

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tracemalloc
 
 import pytest
 
@@ -203,3 +204,14 @@ def test_a_path_to_nothing_is_refused(tmp_path):
 
 def test_an_empty_folder_has_no_files(tmp_path):
     assert read_files(tmp_path) == {}
+
+
+def test_a_file_is_held_once_in_memory(tmp_path):
+    size = 8 * 1024 * 1024
+    (tmp_path / "model.onnx").write_bytes(bytes(size))
+    tracemalloc.start()
+    try:
+        assert len(read_files(tmp_path)["model.onnx"]) == size
+        assert tracemalloc.get_traced_memory()[1] < 1.2 * size
+    finally:
+        tracemalloc.stop()

@@ -570,19 +570,30 @@ def test_a_signature_of_any_bytes_ends_in_a_refusal(made):
     ("policy", "present", "keys", "action", "reason"),
     [
         ("required", True, True, "check", ""),
-        ("required", True, False, "refuse", "no key is trusted on this device"),
-        ("required", False, True, "refuse", "there is no model.sig"),
-        ("required", False, False, "refuse", "there is no model.sig"),
+        ("required", True, False, "refuse", "no trusted key on this device"),
+        ("required", False, True, "refuse", "no model.sig"),
+        ("required", False, False, "refuse", "no model.sig"),
         ("if_present", True, True, "check", ""),
-        ("if_present", True, False, "skip", "no key is trusted on this device"),
-        ("if_present", False, True, "skip", "there is no model.sig"),
-        ("if_present", False, False, "skip", "there is no model.sig"),
-        ("off", True, True, "skip", "signatures are switched off on this device"),
-        ("off", False, False, "skip", "signatures are switched off on this device"),
+        ("if_present", True, False, "skip", "no trusted key on this device"),
+        ("if_present", False, True, "skip", "no model.sig"),
+        ("if_present", False, False, "skip", "no model.sig"),
+        ("off", True, True, "skip", "signatures switched off on this device"),
+        ("off", False, False, "skip", "signatures switched off on this device"),
     ],
 )
 def test_what_a_policy_makes_of_it(policy, present, keys, action, reason):
     assert judge(policy, signature_present=present, keys_present=keys) == Judgement(action, reason)
+
+
+# --- known answer
+
+
+def test_the_known_answer_is_right_and_could_be_wrong(monkeypatch):
+    assert ecdsa.known_answer()
+    assert not ecdsa.known_answer(b"samplf")
+    for verdict in (True, False):
+        monkeypatch.setattr(ecdsa, "verify", lambda *_, verdict=verdict: verdict)
+        assert not ecdsa.known_answer()
 
 
 # --- without the extra

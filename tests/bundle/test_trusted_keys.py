@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from edge_runtime.bundle import ecdsa
-from edge_runtime.bundle.trusted_keys import MAX_KEYS, load_keys
+from edge_runtime.bundle.trusted_keys import MAX_KEYS, MAX_PEM_BYTES, load_keys
 from edge_runtime.errors import ConfigurationError
 
 PRIVATE, PUBLIC = ecdsa.new_key()
@@ -77,11 +77,11 @@ def test_a_folder_or_fifo_is_no_key(tmp_path):
 
 
 def test_a_key_of_many_bytes_is_not_read_to_its_end(tmp_path):
-    (tmp_path / "a.pub").write_bytes(PUBLIC + b"\n" * (ecdsa.MAX_PEM_BYTES - len(PUBLIC)))
+    (tmp_path / "a.pub").write_bytes(PUBLIC + b"\n" * (MAX_PEM_BYTES - len(PUBLIC)))
     assert load_keys(tmp_path)
     with (tmp_path / "a.pub").open("ab") as stream:
         stream.truncate(1 << 40)
-    assert f"more than {ecdsa.MAX_PEM_BYTES} bytes" in refused(tmp_path)
+    assert f"more than {MAX_PEM_BYTES} bytes" in refused(tmp_path)
 
 
 def test_more_keys_than_anybody_has(tmp_path):

@@ -44,7 +44,8 @@ def test_a_whole_bundle_is_verified():
     assert dict(verified.files) == CONTENT
     assert verified.digest == hashlib.sha256(sums(CONTENT)).hexdigest()
     assert verified.origin == "here"
-    assert verified.signature == "absent"
+    assert verified.signature is None
+    assert verified.signed_files == bundle()
     assert "x01" not in repr(verified)
 
 
@@ -62,13 +63,14 @@ def test_the_files_cannot_be_changed_afterwards():
 
 def test_the_signature_is_kept_apart_and_not_called_checked():
     verified = verify({**bundle(), "model.sig": b"{}"}, "b")
-    assert verified.signature == "not checked"
+    assert verified.signature == b"{}"
+    assert verified.signed_files == bundle()
     assert dict(verified.files) == CONTENT
     assert verified.digest == verify(bundle(), "b").digest
 
 
 def test_nobody_else_makes_a_verified_bundle():
-    values = {"origin": "b", "digest": "0" * 64, "files": {}, "signature": "absent"}
+    values = {"origin": "b", "digest": "0" * 64, "files": {}, "sums": b"", "signature": None}
     with pytest.raises(TypeError):
         VerifiedBundle(**values)
     with pytest.raises(TypeError, match="verify alone"):

@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     rest = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count and outcome != "passed")
     terminalreporter.write_line(
-        f"conformance: {counts['passed']} of {total} tests on models and recordings nobody here wrote hold"
+        f"conformance: {counts['passed']} of {total} tests hold on models and recordings nobody here wrote"
         + (f"; {rest}" if rest else "")
     )
     for words in config.stash.get(_SAID, []):

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -194,3 +195,20 @@ def test_texts_whole_numbers_and_a_single_number_are_run():
     assert identity(TensorProto.FLOAT, [])({"x": np.array(2.5, dtype=np.float32)})["y"] == 2.5
     huge = np.full(100, 60000, dtype=np.float16)  # its sum of squares is none that float16 has
     assert (identity(TensorProto.FLOAT16, ["batch"])({"x": huge})["y"] == huge).all()
+
+
+def test_a_current_folder_that_has_gone_is_not_the_model_s_fault(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        assert engine.open_session(model())
+    finally:
+        os.chdir(tmp_path)
+
+
+def test_no_room_for_an_empty_folder_is_the_device_s_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(DeviceError, match="temporary folder"):
+        engine.open_session(model())

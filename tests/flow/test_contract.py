@@ -2,14 +2,17 @@ import datetime as dt
 import math
 
 import pytest
+from pydantic import ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.contract import MAX_REMEMBERED_UNITS, Contract, Judged
+from edge_runtime.flow.window import NS, Stream, WindowRule
 from edge_runtime.spec.binding import ChannelBinding, Correction
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.reading import Reading, Rejection
-from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING
+from edge_runtime.spec.result import ASSUMED_UNIT, BEYOND_TOLERATED, CONVERTED, EXTRAPOLATING, FILLED, HELD, MISSING
+from tests.rig import kinds
 
 
 def band(low, high):
@@ -137,3 +140,91 @@ def test_the_first_bad_channel_decides():
     bindings = {"air": ChannelBinding(field="a", unit="Cel"), "soil": ChannelBinding(field="s", unit="Cel")}
     one = Contract(channels, bindings).judge(Reading((None, 99.0)))
     assert (one.reason, one.subject) == ("missing", "channel air")
+
+
+def stream_of(*channels, pushed=()):
+    """A contract of several channels and its stream, through which ``pushed`` (seconds, values) has gone."""
+    made = kinds.manifest([kinds.taking(*channels)])
+    one, stream = Contract(made.channels, kinds.bindings(made)), Stream(WindowRule(made), ())
+    for seconds, values in pushed:
+        sample = one.judge(Reading(values), stream, seconds * NS)
+        assert stream.push(seconds * NS, *sample) is True
+    return one, stream
+
+
+def test_a_missing_number_is_held_until_it_is_too_old_and_its_age_counts_from_the_real_one():
+    one, stream = stream_of(
+        kinds.number(when_missing="hold", hold_s=20.0), kinds.number("b"), pushed=[(0, (5.0, 1.0)), (10, (None, 2.0))]
+    )
+    held = one.judge(Reading((None, 3.0)), stream, 20 * NS)
+    assert held == Judged((5.0, 3.0), HELD, (0,))
+    late = one.judge(Reading((None, 3.0)), stream, 20 * NS + 1)
+    assert (late.reason, late.subject) == ("missing", "channel a")
+    assert one.judge(Reading((7.0, 3.0)), stream, 20 * NS + 1) == Judged((7.0, 3.0), 0)
+
+
+def test_nothing_is_held_before_a_first_number_or_from_another_stream():
+    channel = kinds.number(when_missing="hold", hold_s=20.0)
+    one, stream = stream_of(channel)
+    assert one.judge(Reading((None,)), stream, 0).reason == "missing"
+    assert one.judge(Reading((None,)), None, 0).reason == "missing"
+
+
+def test_a_held_number_is_the_converted_one_and_a_held_word_stays_a_word():
+    one, stream = stream_of(
+        kinds.number(when_missing="hold", hold_s=5.0), kinds.category(when_missing="hold", hold_s=5.0),
+        pushed=[(0, (5.0, "green"))],
+    )  # fmt: skip
+    assert one.judge(Reading((None, None)), stream, 5 * NS) == Judged((5.0, 1.0), HELD, (0, 1))
+    assert one.judge(Reading((None, None)), stream, 5 * NS + 1).reason == "missing"
+
+
+def test_a_missing_number_is_filled_or_passed_on_as_nan_and_flagged():
+    one, _ = stream_of(kinds.number(when_missing="fill", fill=-5.0), kinds.number("b", when_missing="pass"))
+    found = one.judge(Reading((None, None)))
+    assert found.flags == FILLED | MISSING
+    assert found.values[0] == -5.0
+    assert math.isnan(found.values[1])
+    assert one.judge(Reading((1.0, 2.0))) == Judged((1.0, 2.0), 0)
+
+
+@pytest.mark.parametrize("policy", [{"when_missing": "fill", "fill": 0.0}, {"when_missing": "pass"}])
+def test_a_policy_for_missing_numbers_excuses_no_other_fault(policy):
+    one, _ = stream_of(kinds.number(**policy))
+    for value, reason in (
+        (math.nan, "not_finite"),
+        (101.0, "beyond_physical"),
+        ("5", "not_a_number"),
+        (True, "not_a_number"),
+    ):
+        assert one.judge(Reading((value,))).reason == reason
+    undeclared = Contract([kinds.channel(kinds.number(**policy))], {"a": ChannelBinding(field="a")})
+    assert undeclared.judge(Reading((None,))).reason == "undeclared_unit"
+
+
+def test_a_category_may_be_filled_with_the_place_of_one_of_its_words_only():
+    one, _ = stream_of(kinds.category(when_missing="fill", fill=2))
+    assert one.judge(Reading((None,))) == Judged((2.0,), FILLED)
+    for fill in (3, -1, 0.5):
+        with pytest.raises(ValidationError, match="fill must be the place of one of its categories"):
+            kinds.channel(kinds.category(when_missing="fill", fill=fill))
+
+
+def test_forms_stand_side_by_side_in_the_order_of_the_inputs():
+    made = kinds.manifest([
+        kinds.taking(kinds.number(), kinds.category(unknown=0)),
+        kinds.taking(kinds.opaque(shape=[3]), tensor="z", shape=["batch", 3], axes=["batch", "point"], dtype="uint8"),
+    ])  # fmt: skip
+    one = Contract(made.channels, kinds.bindings(made))
+    assert one.judge(Reading((51.0, "blue", [7, 8, 9]))).values.tolist() == [51.0, 2.0, 7.0, 8.0, 9.0]
+    assert one.judge(Reading((51.0, "blue", [7, 8, 9]))).flags == EXTRAPOLATING
+    assert one.judge(Reading((101.0, "blue", [7, 8]))).subject == "channel a"
+    assert one.judge(Reading((1.0, "blue", [7, 8]))).subject == "channel raw"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_an_integer_has_no_nan_to_pass_on(dtype):
+    with pytest.raises(ValidationError, match="has no NaN"):
+        kinds.channel(kinds.opaque(dtype=dtype, when_missing="pass"))
+    with pytest.raises(ValidationError, match="fill must be whole"):
+        kinds.channel(kinds.opaque(dtype=dtype, when_missing="fill", fill=0.5))

@@ -109,3 +109,20 @@ def test_a_ledger_goes_through_its_saved_form():
     assert other.as_dict() == ledger.as_dict()
     other.rejected["missing"] += 1
     assert other.as_dict() != ledger.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("physical", "step", "end"),
+    [
+        ({"min": -1e300, "max": 1e300}, {"step": "clip", "min": [-1e300] * 2, "max": [1e300] * 2}, "physical -1e\\+300"),
+        ({"min": -100.0, "max": 100.0}, {"step": "standardize", "mean": [0.0] * 2, "std": [1e-320] * 2}, "-inf"),
+        ({"min": -100.0, "max": 100.0}, {"step": "min_max", "min": [0.0] * 2, "max": [1e-300] * 2}, "-1e\\+302"),
+    ],
+)
+def test_what_passes_the_physical_band_is_a_number_in_the_tensor(physical, step, end):
+    raw = tiny.manifest(steps=[step]).model_dump(mode="json", by_alias=True)
+    raw["inputs"][0]["channels"][0]["physical"] = physical
+    with pytest.raises(ValueError, match=end):
+        make_preprocess(type(tiny.manifest()).model_validate(raw))
+    raw["inputs"][0]["steps"] = [{"step": "clip", "min": [-50.0] * 2, "max": [50.0] * 2}]
+    assert make_preprocess(type(tiny.manifest()).model_validate(raw))

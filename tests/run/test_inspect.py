@@ -9,6 +9,7 @@ import pytest
 
 from edge_runtime.bundle.write import write_tar
 from tests.rig.bundles import DEWPOINT, FROST, files_of, manifest_of, write_with_manifest
+from tests.rig.signing import make_key, sign_with, trust
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -70,11 +71,36 @@ def test_verify(tmp_path: Path) -> None:
     assert found["digest"] == json.loads(_run("inspect", str(FROST), "--json").stdout)["digest"]
 
 
-def test_signature_file_is_told_but_not_checked(tmp_path: Path) -> None:
+def test_a_signature_is_not_checked_without_keys(tmp_path: Path) -> None:
     path = write_with_manifest(FROST, tmp_path / "bundle", lambda _: None)
     (path / "model.sig").write_bytes(b"{}")
-    assert "not checked: there is one, but this release checks none" in _run("verify", str(path)).stdout
-    assert json.loads(_run("verify", str(path), "--json").stdout)["signature_file"] is True
+    for command in ("inspect", "verify"):
+        words = "signature  not checked: there is one; `edge-runtime verify` checks it with --keys"
+        assert words in _run(command, str(path)).stdout
+    found = json.loads(_run("verify", str(path), "--json").stdout)
+    assert (found["signature"], found["signature_file"], found["signed_by"]) == ("not checked", True, None)
+
+
+def test_with_keys_a_signature_by_one_of_them_is_asked_for(tmp_path: Path) -> None:
+    path = write_with_manifest(FROST, tmp_path / "bundle", lambda _: None)
+    one, other = make_key(tmp_path / "one"), make_key(tmp_path / "other")
+    keys = trust(tmp_path / "trusted", one)
+    unsigned = _run("verify", str(path), "--keys", str(keys))
+    assert (unsigned.returncode, unsigned.stdout) == (65, "")
+    assert "found no model.sig; expected a model.sig by a trusted key; have it signed" in unsigned.stderr
+    sign_with(one, path)
+    done = _run("verify", str(path), "--keys", str(keys))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(_run("verify", str(path), "--keys", str(keys), "--json").stdout)
+    assert (found["signature"], found["signed_by"]["key"]) == ("valid", "one.pub")
+    assert f"  signature  by 'one.pub', key {found['signed_by']['hint']}" in done.stdout
+    sign_with(other, path)
+    stranger = _run("verify", str(path), "--keys", str(keys))
+    assert (stranger.returncode, stranger.stdout) == (65, "")
+    assert "which this device does not trust" in stranger.stderr
+    missing = _run("verify", str(path), "--keys", str(tmp_path / "none"))
+    assert missing.returncode == 78
+    assert missing.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])

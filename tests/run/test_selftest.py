@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from edge_runtime.bundle.write import write_tar
-from edge_runtime.run.setting import MEMORY_NAME
+from edge_runtime.run.memory import MEMORY_NAME
 from edge_runtime.spec.report_file import ReportFile
 from tests.rig.bundles import DEWPOINT, FROST, files_of
 from tests.rig.device_file import line, write_device_file

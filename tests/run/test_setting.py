@@ -1,16 +1,15 @@
 """What a boot runs against: lines by their bundle, floors and last passes by bundle id, profile by file or device."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.run import setting as module
 from edge_runtime.run.boot import boot
 from edge_runtime.run.config import load_config
-from edge_runtime.run.setting import MEMORY_NAME, lines_of, make_line_setting, make_setting, remember_pass
+from edge_runtime.run.memory import MEMORY_NAME, remember_pass
+from edge_runtime.run.setting import lines_of, make_line_setting, make_setting
 from tests.rig.bundles import DEWPOINT, FROST, ROOT
 from tests.rig.device_file import line, write_device_file
 
@@ -52,21 +51,6 @@ def test_a_pass_is_remembered_and_floors_stay(tmp_path: Path) -> None:
     changed = boot(DEWPOINT, make_line_setting(load_config(loaded.path), DEWPOINT)).report.changed_since_last_pass
     assert changed is not None
     assert [words.split()[0] for words in changed] == ["configuration"]
-
-
-def test_nothing_new_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = boot(DEWPOINT, make_setting()).report
-    remember_pass(tmp_path, report)
-    assert (tmp_path / MEMORY_NAME).is_file()
-    monkeypatch.delattr(module, "write_whole")
-    remember_pass(tmp_path, report)
-
-
-def test_failures_are_not_remembered_and_no_folder_is_made(tmp_path: Path) -> None:
-    report = boot(DEWPOINT, make_setting()).report
-    remember_pass(tmp_path, replace(report, state="ERROR"))
-    remember_pass(tmp_path / "none", report)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["", "{}x", '{"schema": "other"}', '{"floors": {"dewpoint": "high"}}'])

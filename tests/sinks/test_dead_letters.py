@@ -43,7 +43,7 @@ def test_a_letter_says_all_a_person_needs(tmp_path):
             "raw": '\\xff\\x00"\\\\x' + "y" * 251,
         }
     ]  # fmt: skip
-    assert letters.status() == "1 refused samples written, 0 told in sum."
+    assert letters.status().startswith("1 refused samples written, 0 told in sum. The last: ")
 
 
 def test_alike_ones_beyond_the_rate_are_told_in_one_line(tmp_path):
@@ -126,3 +126,15 @@ def test_a_disk_that_takes_nothing_is_counted_and_never_raised(tmp_path):
     add(letters)
     letters.close()
     assert letters.written == 1
+
+
+def test_the_status_says_what_the_last_one_was_about_and_where_they_stand(tmp_path):
+    path = tmp_path / "a.jsonl"
+    letters = letters_in(path)
+    assert letters.status() == "0 refused samples written, 0 told in sum."
+    add(letters, Rejection("not_a_number", "column 't'", "'20,5'", "a number", "set decimal"))
+    letters.flush()
+    assert letters.status() == (
+        "1 refused samples written, 0 told in sum. The last: not_a_number: column 't': found '20,5'; "
+        f"expected a number; set decimal All in {path}"
+    )

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 import edge_runtime.sinks.append as append_module
 import edge_runtime.sinks.journal as journal_module
 from edge_runtime.errors import DeviceError, TemporaryError
+from edge_runtime.sinks.append import open_for_append
 from edge_runtime.sinks.journal import Journal, JournalFull
 
 SECOND = 1_000_000_000
@@ -368,3 +369,12 @@ def test_a_killed_process_loses_nothing_it_said_was_committed(tmp_path):
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
         assert numbers[-1] in (said, said + 1)
         journal.close()
+
+
+def test_a_fifo_in_the_journal_s_place_is_refused_and_never_waited_for(tmp_path):
+    path = tmp_path / "frost.journal"
+    os.mkfifo(path)
+    with pytest.raises(DeviceError, match="a fifo"):
+        opened(path)
+    with pytest.raises(OSError, match="a fifo"):
+        open_for_append(path)

@@ -5,7 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.errors import BundleError
-from edge_runtime.spec.manifest import FEATURES, IMPLEMENTED, MAX_MANIFEST_BYTES, encode, parse
+from edge_runtime.spec.manifest import (
+    FEATURES,
+    IMPLEMENTED,
+    MAX_BATCH_VALUES,
+    MAX_MANIFEST_BYTES,
+    encode,
+    parse,
+)
 from tests.rig import tiny
 
 
@@ -130,3 +137,47 @@ def test_a_damaged_manifest_gives_a_manifest_or_a_bundle_error_never_another(dat
         parse(bytes(good))
     except BundleError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("odd", [[[]], [{}], [None], [1]])
+def test_features_that_are_no_texts_are_not_understood(odd):
+    assert "must_understand" in refused(raw() | {"must_understand": odd})
+
+
+@pytest.mark.parametrize("bad", ["\x1b[2J", "a\nPASSED", "\x00", "\x9b2J", "\u202e", "\u2028"])
+def test_a_text_that_could_write_over_a_terminal_is_refused(bad):
+    for one in (raw() | {"description": bad}, raw() | {"annotations": {bad: "x"}}):
+        text = refused(one)
+        assert "control characters" in text
+        assert text.isprintable()
+
+
+def test_texts_of_other_languages_and_hard_blanks_pass():
+    assert parse(json.dumps(raw() | {"description": "Taupunkt in 5\u00a0°C, 露点"}).encode())
+
+
+@pytest.mark.parametrize(
+    ("length", "largest"), [(1_000_001, 1), (MAX_BATCH_VALUES // 2 // 64 + 1, 64)]
+)
+def test_a_window_is_bounded_by_what_it_takes_of_memory(length, largest):
+    one = raw()
+    one["window"] = {"length": length}
+    one["inputs"][0]["shape"] = ["batch", 2, length]
+    text = refused(one | {"batch_sizes": sorted({1, largest})})
+    assert "at most" in text or "less than or equal" in text
+
+
+def test_batch_sizes_and_faults_are_bounded():
+    assert "batch_sizes" in refused(change(("batch_sizes",), [1, 1025]))
+    assert "batch_sizes" in refused(change(("batch_sizes",), list(range(1, 66))))
+    fault = {"name": "a", "case": 0, "fault": "missing", "expect": "missing"}
+    assert "negative_goldens" in refused(raw() | {"negative_goldens": [fault] * 1001})
+
+
+@pytest.mark.parametrize("fault", ["gap", "back"])
+def test_a_fault_between_two_samples_needs_two(fault):
+    one = raw()
+    time = one["inputs"][0]["axes"].index("time")
+    one["inputs"][0]["shape"][time] = one["window"]["length"] = 1
+    golden = {"name": "a", "case": 0, "fault": fault, "expect": fault}
+    assert "two samples" in refused(one | {"negative_goldens": [golden]})
