@@ -120,7 +120,7 @@ def _files(a: Side, b: Side) -> Iterator[Difference]:
             yield Difference("files", name, _file(was), _file(is_now), _file_means(name, b.manifest))
     if a.bundle.signature != b.bundle.signature:
         yield Difference(
-            "files", "model.sig", a.bundle.signature, b.bundle.signature, "no part of the digest; see docs/signing.md"
+            "files", "model.sig", _file(a.bundle.signature), _file(b.bundle.signature), "no part of the digest; see docs/signing.md"
         )
 
 
