@@ -212,7 +212,10 @@ def test_a_binding_that_does_not_suit_is_refused_at_boot(raw, binding, says):
         (kinds.category(), {}, "colour: a word of 3 -> its place"),
         (kinds.category(unknown=1), {}, "colour: a word of 3 -> its place, an unknown word -> 1 (green)"),
         (kinds.opaque(), {}, "raw: uint8 as it comes"),
-        (kinds.opaque(shape=[2, 3]), {"read": "base64", "dtype": "uint8"}, "raw: uint8 as it comes, 2 x 3 numbers from base64 of uint8"),
+        (
+            kinds.opaque(shape=[2, 3]), {"read": "base64", "dtype": "uint8"},
+            "raw: uint8 as it comes, 2 x 3 numbers from base64 of uint8",
+        ),
         (kinds.number(shape=[3]), {"read": "columns", "count": 3}, "a: Cel -> Cel (x * 1.0 + 0.0), 3 numbers from 3 columns"),
         (kinds.number(when_missing="hold", hold_s=30.0), {}, "a: Cel -> Cel (x * 1.0 + 0.0), a missing one held for 30.0 s"),
         (kinds.number(when_missing="fill", fill=7.5), {}, "a: Cel -> Cel (x * 1.0 + 0.0), a missing one filled with 7.5"),

@@ -103,6 +103,35 @@ def test_a_carried_nan_is_null():
     assert b'"carry":{"n":null,"m":null}' in line
 
 
+LABELLED = Output(tensor="y", name="kind", meaning="what it is", form="label", labels=("cat", "dög"))
+ROW = Output(tensor="z", name="all", meaning="all of them", form="vector", unit="K")
+
+
+def test_labels_scores_and_vectors_have_their_place():
+    outputs = (OutputValue("kind", "dög", "1", (), 0.75), OutputValue("all", (1.0, -0.5), "K"))
+    row = json.loads(make_encoder(StandardOutput(), "r", [LABELLED, ROW])(ANSWER._replace(outputs=outputs)))
+    assert row["kind"] == {"value": "dög", "unit": "1", "score": 0.75}
+    assert row["all"] == {"value": [1.0, -0.5], "unit": "K"}
+    fields = {"what": "/kind/value", "sure": "/kind/score", "all": "/all/value"}
+    encode = make_encoder(StandardOutput(map=fields), "r", [LABELLED, ROW])
+    assert encode(ANSWER._replace(outputs=outputs)) == '{"what":"dög","sure":0.75,"all":[1.0,-0.5]}\n'.encode()
+
+
+def test_a_label_by_its_number_or_text_has_no_score():
+    encode = make_encoder(StandardOutput(map={"sure": "/kind/score"}), "r", [LABELLED])
+    assert encode(ANSWER._replace(outputs=(OutputValue("kind", "cat", "1"),))) == b'{"sure":null}\n'
+    with pytest.raises(ConfigurationError):
+        make_encoder(StandardOutput(map={"sure": "/all/score"}), "r", [ROW])
+
+
+@pytest.mark.parametrize("output", [
+    OutputValue("all", (1.0, math.nan), "K"), OutputValue("all", (math.inf,), "K"), OutputValue("kind", "cat", "1", (), math.nan),
+])  # fmt: skip
+def test_no_part_of_an_answer_may_be_infinite(output):
+    with pytest.raises(ValueError, match="which no line may publish"):
+        make_encoder(StandardOutput(), "r", [LABELLED, ROW])(ANSWER._replace(outputs=(output,)))
+
+
 CARRIED = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text()
 ANSWERS = st.builds(
     Answer,

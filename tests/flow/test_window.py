@@ -1,13 +1,16 @@
 import json
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
 
-from edge_runtime.flow.window import NS, REMEMBERED, Stream, WindowRule
+from edge_runtime.flow.window import MAX_REMEMBERED_NUMBERS, NS, REMEMBERED, Stream, WindowRule
 from edge_runtime.spec.reading import Rejection
-from edge_runtime.spec.result import CONVERTED, EXTRAPOLATING, RATE_OFF
+from edge_runtime.spec.result import CONVERTED, EXTRAPOLATING, HELD, MISSING, RATE_OFF
+from tests.rig import kinds
 
 
 class Rule(WindowRule):
@@ -135,3 +138,87 @@ def test_a_restored_stream_goes_on_as_if_nothing_had_been(steps, cut, length):
         )  # fmt: skip
         if whole.is_due:
             assert np.array_equal(whole.window(), after.window())
+
+
+def through_json(made, one):
+    """A new stream from what the old one saved, as the journal writes it: NaN is null."""
+    other = Stream(WindowRule(made), ())
+    other.restore(from_json(to_json(one.saved(), inf_nan_mode="null")))
+    return other
+
+
+def holding():
+    """`a` may be held, `b` is passed on as NaN, and a word may be held."""
+    return kinds.manifest([
+        kinds.taking(
+            kinds.number(when_missing="hold", hold_s=15.0, stuck_after=3), kinds.number("b", when_missing="pass"),
+            kinds.category(when_missing="hold", hold_s=60.0), length=2,
+        )
+    ], window={"length": 2})  # fmt: skip
+
+
+def test_the_age_of_a_held_number_counts_from_the_real_one_also_after_a_restart():
+    made = holding()
+    one = Stream(WindowRule(made), ())
+    one.push(0, (1.0, 2.0, 0.0), 0)
+    one.push(10 * NS, (1.0, math.nan, 0.0), HELD | MISSING, held=(0, 2))
+    for stream_ in (one, through_json(made, one)):
+        assert stream_.held(0, 15 * NS, 15 * NS) == 1.0
+        assert stream_.held(0, 15 * NS + 1, 15 * NS) is None
+        assert stream_.held(2, 15 * NS + 1, 60 * NS) == 0.0
+        stream_.push(20 * NS, (3.0, 4.0, 1.0), 0)
+        assert stream_.held(0, 35 * NS, 15 * NS) == 3.0
+
+
+def test_a_missing_number_goes_through_json_and_is_no_stuck_one():
+    made = holding()
+    one = Stream(WindowRule(made), ())
+    for i in range(3):
+        one.push(i * NS, (5.0, math.nan, 0.0), MISSING)
+    other = through_json(made, one)
+    assert one.stuck() == other.stuck() == ("a",)
+    assert np.array_equal(one.window(), other.window(), equal_nan=True)
+    assert one.flags() == other.flags() == MISSING
+    assert one.push(NS, (5.0, math.nan, 0.0), MISSING) is other.push(NS, (5.0, math.nan, 0.0), MISSING) is False
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int8", "uint8"])
+def test_a_state_goes_through_json_bit_for_bit(dtype):
+    state = {"input": "s", "output": "t", "dtype": dtype, "shape": [2, 3], "initial": 1.0}
+    made = kinds.manifest([kinds.taking(kinds.number())], state=[state])
+    one = Stream(WindowRule(made), ())
+    assert one.state["s"].dtype == dtype
+    assert one.state["s"].tolist() == [[1] * 3] * 2
+    kind = np.dtype(dtype)
+    values = [np.iinfo(kind).max, np.iinfo(kind).min] if kind.kind in "iu" else [1 / 3, np.finfo(kind).max]
+    one.state["s"] = np.array([[*values, 0], [3, 5, 7]], dtype=dtype)
+    other = through_json(made, one)
+    assert other.state["s"].dtype == dtype
+    assert other.state["s"].tobytes() == one.state["s"].tobytes()
+
+
+@pytest.mark.parametrize(("reset", "after"), [("gap", 0.0), ("never", 9.0)])
+def test_a_gap_begins_a_state_anew_or_not(reset, after):
+    made = kinds.running_sum(reset)
+    one = Stream(WindowRule(made), ())
+    one.push(0, (1.0,), 0)
+    one.state["s"] = np.float32([9.0])
+    one.push(10 * NS, (1.0,), 0)
+    assert one.state["s"].tolist() == [9.0]
+    one.push(30 * NS, (1.0,), 0)
+    assert one.state["s"].tolist() == [after]
+
+
+def test_wide_rows_keep_a_bounded_memory_and_their_window():
+    made = kinds.manifest([
+        kinds.taking(kinds.opaque(shape=[2**15]), shape=["batch", 3, 2**15], axes=["batch", "time", "point"], dtype="uint8")
+    ], window={"length": 3})  # fmt: skip
+    rule = WindowRule(made)
+    assert rule.remembered == 3
+    assert rule.remembered * rule.width <= max(MAX_REMEMBERED_NUMBERS, 3 * rule.width)
+    one = Stream(rule, ())
+    for i in range(20):
+        one.push(i, np.full(2**15, float(i)), 0)
+    assert one.window()[:, 0].tolist() == [17.0, 18.0, 19.0]
+    assert one.push(18, np.full(2**15, 18.0), 0) is False
+    assert one.push(18, np.full(2**15, 17.0), 0).reason == "time_back"
