@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.contract_array import categorised, converted, taken_as_is
 from edge_runtime.flow.contract_binding import check_read, conversion_words, grid_conversion
+from edge_runtime.flow.misreading import converted_twice, other_byte_order
 from edge_runtime.flow.window import Stream
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.inputs import Channel
@@ -272,11 +273,29 @@ class Contract:
         )  # fmt: skip
         fits = [code for code in codes if code != rule.declared]
         if not fits:
-            return "check the sensor and its cable"
+            return _misread(channel, value, rule)
         units = " or ".join(fits[:3])
         if rule.flags & ASSUMED_UNIT:
             return f'the value fits {units}: declare it, e.g. channels.{channel.name}.unit = "{fits[0]}"'
         return f"the value fits {units}: check what the sensor is set to"
+
+
+def _misread(channel: Channel, value: float, rule: _Rule) -> str:
+    """A hint for a number that fits no unit of its kind."""
+    band = rule.a, rule.b, rule.tolerated_min, rule.tolerated_max
+    turned = other_byte_order(value, *band)
+    if turned is not None:
+        return (
+            f"with its bytes in another order it is {turned:g} {rule.declared}: "
+            "correct the byte order where registers are read"
+        )
+    once = converted_twice(value, rule.declared, *band, channel.kind)
+    if once is not None:
+        return (
+            f"it fits if it was converted to {rule.declared} twice: {once:g} {rule.declared} is "
+            f"{rule.a * once + rule.b:.6g} {channel.unit}; convert in one place only"
+        )
+    return "check the sensor and its cable"
 
 
 def _words(channel: Channel, binding: ChannelBinding, rule: _Rule | Rejection) -> str:

@@ -14,8 +14,9 @@ from edge_runtime.errors import UsageError
 from edge_runtime.run import causes
 from edge_runtime.run.boot import INJECTABLE, Setting, boot
 from edge_runtime.run.explain import explain, main, used
+from edge_runtime.run.memory import MEMORY_NAME
 from edge_runtime.run.selftest import PORTS
-from edge_runtime.run.setting import MEMORY_NAME, make_setting
+from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.report import BOTH_TIERS
 from edge_runtime.spec.report_file import CheckFile, report_file
 from tests.rig.bundles import DEWPOINT, FROST, write_with, write_with_manifest
