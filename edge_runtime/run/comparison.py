@@ -95,7 +95,7 @@ def compare_whole(
     def differences() -> Iterator[Difference]:
         yield compare_outputs(outputs, goldens, tolerance, variant)
         for index, output in enumerate(manifest.outputs):
-            allowed = _allowed_answer(goldens, output, tolerance, variant)
+            allowed = allowed_answer(goldens, output, tolerance, variant)
             yield from _compare_output([row[index] for row in answers], goldens, output, allowed)
 
     return _worst(differences())
@@ -152,7 +152,7 @@ def _compare_output(
             yield Difference(holds=not wrong, measured=measured or f"flag {flag.name} equal", limit="equal flags")
 
 
-def _allowed_answer(
+def allowed_answer(
     goldens: Goldens, output: Output, tolerance: Tolerance, variant: Variant
 ) -> NDArray[np.float64] | None:
     """How far a number or vector may be off when its tensor is as far off as the tolerance allows."""
