@@ -1,4 +1,4 @@
-"""The author's arrays, brought to (cases, time, channels) in float64; it changes no value and fits nothing."""
+"""The author's arrays, brought to rows of float64 as a device will have them; it changes no value and fits nothing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,25 +7,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_runtime.author.contract import Contract, Split
+from edge_runtime.author.contract import ArrayNames, Contract, ContractChannel, Split
+from edge_runtime.author.contract_fit import is_stacked
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.outputs import Output
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 class Part(NamedTuple):
-    """One split: ``raw`` is float64 ``(cases, time, channels)`` in contract units, ``target`` float64 ``(cases,)``."""
+    """One split: ``raw`` is float64 ``(cases, samples, row)`` in contract units, a category as the place of its word.
+
+    ``targets`` hold by output what was true: float64 ``(cases,)`` or ``(cases, numbers)``, or a label's text.
+    """
 
     raw: NDArray[np.float64]
-    target: NDArray[np.float64] | None
+    targets: Arrays
 
 
 class Asked(NamedTuple):
-    """What the framework was asked and answered: ``raw`` as in Part, ``tensor`` and ``output`` as it recorded them."""
+    """What the framework was asked and answered: ``raw`` as in Part; ``tensors``, ``outputs`` by name, as recorded."""
 
     raw: NDArray[np.float64]
-    tensor: NDArray[Any]
-    output: NDArray[Any]
+    tensors: Arrays
+    outputs: Arrays
 
 
 def read_npz(data: bytes, path: Path) -> Arrays:
@@ -52,40 +57,63 @@ def take_part(arrays: Arrays, split: Split, contract: Contract, subject: str) ->
     """The raw values and targets of one split.
 
     Raises:
-        ConfigurationError: an array is missing, has the wrong shape, or holds NaN or infinity.
+        ConfigurationError: an array is missing, has the wrong shape, or holds NaN or infinity where none may be.
 
     """
-    raw = _raw(_named(arrays, split.values, subject), contract, f"{subject}, {split.values}")
-    if split.target is None:
-        return Part(raw, None)
-    target = _named(arrays, split.target, subject).astype(np.float64)
-    if target.size != len(raw):
-        raise ConfigurationError(
-            subject=f"{subject}, {split.target}", found=f"shape {target.shape}", expected=f"{len(raw)} values",
-            todo="write one target a case",
-        )  # fmt: skip
-    _require_finite(target, f"{subject}, {split.target}")
-    return Part(raw, target.reshape(len(raw)))
+    raw = take_raw(arrays, split.values, contract, subject)
+    named = {contract.output[0].name: split.target} if isinstance(split.target, str) else split.target or {}
+    outputs = {output.name: output for output in contract.output}
+    return Part(raw, {name: _target(arrays, at, outputs[name], len(raw), subject) for name, at in named.items()})
 
 
 def take_reference(arrays: Arrays, contract: Contract, subject: str) -> Asked:
-    """The framework's own cases.
+    """The framework's own cases; a tensor or output of one only is named None, for the build to name.
 
     Raises:
         ConfigurationError: as `take_part`; or the arrays differ in their number of cases.
 
     """
     named = contract.reference
-    raw = _raw(_named(arrays, named.raw, subject), contract, f"{subject}, {named.raw}")
-    tensor, output = _named(arrays, named.tensor, subject), _named(arrays, named.output, subject)
-    for name, values in ((named.tensor, tensor), (named.output, output)):
-        if len(values) != len(raw):
+    raw = take_raw(arrays, named.raw, contract, subject)
+    passes = any(channel.when_missing == "pass" for channel in contract.channels)
+    found: list[Arrays] = []
+    for names, only in ((named.tensor, contract.input[0].tensor), (named.output, contract.output[0].tensor)):
+        table = {only or "": names} if isinstance(names, str) else names
+        found.append({tensor: _named(arrays, name, subject, texts=True) for tensor, name in table.items()})
+        for tensor, name in table.items():
+            values = found[-1][tensor]
+            if len(values) != len(raw):
+                raise ConfigurationError(
+                    subject=f"{subject}, {name}", found=f"{len(values)} cases",
+                    expected=f"{len(raw)}, as {named.raw if isinstance(named.raw, str) else 'raw'} has",
+                    todo="write the same cases to each array",
+                )  # fmt: skip
+            if values.dtype.kind == "f":
+                _require_finite(values, f"{subject}, {name}", takes_nan=passes and names is named.tensor)
+    return Asked(raw, *found)
+
+
+def take_raw(arrays: Arrays, named: ArrayNames, contract: Contract, subject: str) -> NDArray[np.float64]:
+    """Raw values as rows, ``(cases, samples, row)``, from one stacked array or one array for each channel.
+
+    Raises:
+        ConfigurationError: as `take_part`.
+
+    """
+    if isinstance(named, str) and is_stacked(contract, named):
+        return _stacked(_named(arrays, named, subject), contract, f"{subject}, {named}")
+    table = {contract.channels[0].name: named} if isinstance(named, str) else named
+    columns = []
+    for channel in contract.channels:
+        name = table[channel.name]
+        values = _named(arrays, name, subject, texts=channel.form == "category")
+        columns.append(_column(values, channel, contract, f"{subject}, {name}"))
+        if len(columns[-1]) != len(columns[0]):
             raise ConfigurationError(
-                subject=f"{subject}, {name}", found=f"{len(values)} cases", expected=f"{len(raw)}, as {named.raw} has",
+                subject=f"{subject}, {name}", found=f"{len(columns[-1])} cases", expected=f"{len(columns[0])}",
                 todo="write the same cases to each array",
             )  # fmt: skip
-        _require_finite(values, f"{subject}, {name}")
-    return Asked(raw, tensor, output)
+    return np.concatenate(columns, axis=2)
 
 
 def longest_runs(raw: NDArray[np.float64]) -> tuple[int, ...]:
@@ -111,7 +139,7 @@ def extent(values: NDArray[np.float64]) -> tuple[float, float]:
 
     A reading of 35.6 was stored as 35.599998; a band that ends there would call the same reading extrapolation.
     """
-    low, high = float(values.min()), float(values.max())
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     return min(low, _shortest(low)), max(high, _shortest(high))
 
 
@@ -121,24 +149,31 @@ def _shortest(value: float) -> float:
     return float(str(narrow)) if float(narrow) == value else value
 
 
-def _named(arrays: Arrays, name: str, subject: str) -> NDArray[Any]:
+def _named(arrays: Arrays, name: str, subject: str, *, texts: bool = False) -> NDArray[Any]:
     if name not in arrays:
         raise ConfigurationError(
             subject=subject, found=f"no array {name!r}", todo="correct the name in the contract, or write the array",
             expected=f"one of {', '.join(sorted(arrays)) or 'none at all'}",
         )  # fmt: skip
     values = arrays[name]
-    if values.dtype.kind not in "fiu" or values.ndim < 1 or not len(values):
+    if values.dtype.kind not in ("fiuU" if texts else "fiu") or values.ndim < 1 or not len(values):
         raise ConfigurationError(
             subject=f"{subject}, {name}", found=f"{values.dtype} of shape {values.shape}",
-            expected="numbers, one case or more", todo="write plain numbers",
+            expected=f"numbers{' or texts' if texts else ''}, one case or more", todo="write plain numbers",
         )  # fmt: skip
     return values
 
 
-def _raw(values: NDArray[Any], contract: Contract, subject: str) -> NDArray[np.float64]:
+def _stacked(values: NDArray[Any], contract: Contract, subject: str) -> NDArray[np.float64]:
+    """One array with an axis of channels, each of them a single number."""
+    wide = next((one.name for one in contract.channels if one.shape or one.form == "category"), None)
+    if wide is not None:
+        raise ConfigurationError(
+            subject=subject, found=f"one array for all channels, {wide} among them",
+            expected="one array a channel, since not each is a single number", todo="name them in a table by channel",
+        )  # fmt: skip
     axes = contract.data.axes
-    sizes = {"channel": len(contract.channel), "time": contract.window.length if contract.window else 1}
+    sizes = {"channel": len(contract.channels), "time": contract.samples}
     expected = tuple(sizes[axis] for axis in axes[1:])
     if values.shape[1:] != expected:
         named = ", ".join(f"{size} {axis}" for axis, size in zip(axes[1:], expected, strict=True))
@@ -146,15 +181,98 @@ def _raw(values: NDArray[Any], contract: Contract, subject: str) -> NDArray[np.f
             subject=subject, found=f"shape {values.shape}", expected=f"(cases, {named})",
             todo="correct data.axes, the channels or the window of the contract, or write the array so",
         )  # fmt: skip
-    _require_finite(values, subject)
-    wide = values.astype(np.float64)
+    whole = all(channel.when_missing == "refuse" for channel in contract.channels)
+    if whole:
+        _require_finite(values, subject)
+    wide_values = values.astype(np.float64)
     if "time" not in axes:
-        return wide[:, np.newaxis, :]
-    return np.ascontiguousarray(wide.transpose(0, axes.index("time"), axes.index("channel")))
+        rows = wide_values[:, np.newaxis, :]
+    else:
+        rows = np.ascontiguousarray(wide_values.transpose(0, axes.index("time"), axes.index("channel")))
+    for at, channel in enumerate(contract.channels):
+        _require_allowed(rows[:, :, at], channel, f"{subject}, channel {channel.name}")
+    return rows
 
 
-def _require_finite(values: NDArray[Any], subject: str) -> None:
-    bad = np.argwhere(~np.isfinite(values))
+def _column(values: NDArray[Any], channel: ContractChannel, contract: Contract, subject: str) -> NDArray[np.float64]:
+    """One channel's own array as its places of the row, ``(cases, samples, width)``."""
+    expected = (*((contract.samples,) if contract.has_time else ()), *channel.shape)
+    if values.shape[1:] != expected:
+        raise ConfigurationError(
+            subject=subject, found=f"shape {values.shape}",
+            expected=f"({', '.join(['cases', *map(str, expected)])}){', time first' if contract.has_time else ''}",
+            todo="correct the channel's shape or the window of the contract, or write the array so",
+        )  # fmt: skip
+    if channel.form == "category":
+        values = _places(values, channel, subject)
+    rows = values.astype(np.float64).reshape(len(values), contract.samples, -1)
+    _require_allowed(rows, channel, subject)
+    return rows
+
+
+def _places(values: NDArray[Any], channel: ContractChannel, subject: str) -> NDArray[np.float64]:
+    words = {word: float(at) for at, word in enumerate(channel.categories)}
+    otherwise = words.get(channel.unknown or "")
+    if values.dtype.kind != "U":
+        raise ConfigurationError(
+            subject=subject, found=str(values.dtype), expected="texts, the channel's categories", todo="write its words"
+        )
+    unknown = sorted(set(values.ravel().tolist()) - set(words))
+    if unknown and otherwise is None:
+        raise ConfigurationError(
+            subject=subject, found=repr(unknown[0])[:60], expected=f"one of {', '.join(words)}"[:200],
+            todo="add it to the categories, or say which one an unknown word is taken for",
+        )  # fmt: skip
+    return np.array([words.get(word, otherwise) for word in values.ravel().tolist()], float).reshape(values.shape)
+
+
+def _require_allowed(rows: NDArray[np.float64], channel: ContractChannel, subject: str) -> None:
+    """No infinity; NaN only where a policy takes it, and none to hold before the first number; what the dtype holds."""
+    if channel.when_missing == "refuse":
+        _require_finite(rows, subject)
+    elif channel.when_missing == "hold":
+        _require_finite(rows[:, 0], f"{subject}, first sample")
+    _require_finite(rows, subject, takes_nan=True)
+    if channel.dtype is not None:
+        known = rows[np.isfinite(rows)]
+        # A float64 that a float32 rounds is still that float32's; a fraction or an overflow of an integer is neither.
+        if channel.dtype in ("int8", "uint8", "int64"):
+            limits = np.iinfo(channel.dtype)
+            bad = (known != np.rint(known)) | (known < limits.min) | (known > limits.max)
+        else:
+            bad = np.abs(known) > float(np.finfo(channel.dtype).max)
+        if bad.any():
+            raise ConfigurationError(
+                subject=subject, found=f"{known[bad][0]:g}", expected=f"numbers of {channel.dtype}",
+                todo="correct the array, or the channel's dtype",
+            )  # fmt: skip
+
+
+def _target(arrays: Arrays, name: str, output: Output, cases: int, subject: str) -> NDArray[Any]:
+    """What was true: a number, a vector, or a label by its text or its place."""
+    values = _named(arrays, name, subject, texts=output.form == "label")
+    good = len(values) == cases and (output.form == "vector" or values.size == cases)
+    if not good:
+        raise ConfigurationError(
+            subject=f"{subject}, {name}", found=f"shape {values.shape}", expected=f"{cases} values",
+            todo="write one target a case",
+        )  # fmt: skip
+    if output.form != "label":
+        wide = values.astype(np.float64)
+        _require_finite(wide, f"{subject}, {name}")
+        return wide.reshape(cases) if output.form == "number" else wide.reshape(cases, -1)
+    if values.dtype.kind == "U":
+        return values.reshape(cases)
+    if values.min() < 0 or values.max() >= len(output.labels) or (values != np.rint(values)).any():
+        raise ConfigurationError(
+            subject=f"{subject}, {name}", found=f"{values.min():g} to {values.max():g}",
+            expected=f"0 to {len(output.labels) - 1}, places of its labels, or the labels", todo="correct the array",
+        )  # fmt: skip
+    return np.asarray(np.array(output.labels)[values.reshape(cases).astype(int)])
+
+
+def _require_finite(values: NDArray[Any], subject: str, *, takes_nan: bool = False) -> None:
+    bad = np.argwhere(np.isinf(values) if takes_nan else ~np.isfinite(values))
     if len(bad):
         where = ", ".join(str(int(index)) for index in bad[0])
         raise ConfigurationError(

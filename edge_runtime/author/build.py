@@ -1,39 +1,45 @@
-"""contract.toml, a model and data to the files of a bundle, each stage proven on the way; it writes nothing."""
+"""contract.toml, models and data to the files of a bundle, each stage proven on the way; it writes nothing."""
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_runtime.author.arrays import Asked, Part, read_npz, take_part, take_reference
-from edge_runtime.author.contract import Contract, load_contract
-from edge_runtime.author.goldens import answer_rows, choose_cases, first_input, make_goldens
-from edge_runtime.author.graph import MAX_MODEL_BYTES, Graph, clean_graph
-from edge_runtime.author.promise import GOLDENS_NAME, describe_recipe, make_channels, make_manifest, make_variant
+from edge_runtime.author.arrays import extent
+from edge_runtime.author.cases import Cases, choose_cases, corners, special_cases
+from edge_runtime.author.contract import Contract, ContractVariant
+from edge_runtime.author.goldens import make_goldens
+from edge_runtime.author.graph import Graph
+from edge_runtime.author.passes import answer_rows, batch_axes, filled, through
+from edge_runtime.author.promise import PREPROCESS_NAME, describe_recipe, make_channels, make_manifest, make_variant
+from edge_runtime.author.promise_ports import Ports
 from edge_runtime.author.proof import (
     LIMIT,
     between_batch_sizes,
     clip_warnings,
     measure,
-    reference_failures,
-    reference_proof,
+    output_failures,
+    output_proof,
+    tensor_failures,
+    tensor_proof,
     tolerance_failures,
 )
 from edge_runtime.author.quantize import RECIPE, evenly_spaced, quantize, read_grid
-from edge_runtime.author.record import Built, CalibrationRecord, Proof, Record, differences, tool_versions
+from edge_runtime.author.record import Built, CalibrationRecord, Metrics, Proof, Record, differences, tool_versions
+from edge_runtime.author.rewrite import maps_of, same_numbers
+from edge_runtime.author.source import Source, read_source, sha256
 from edge_runtime.author.trial import boot_failures
+from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import encode as encode_goldens
 from edge_runtime.bundle.write import sums
-from edge_runtime.engine.session import Session, open_session
+from edge_runtime.engine.session import open_session
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.line import Model
 from edge_runtime.spec.manifest import Manifest, encode, parse
-from edge_runtime.spec.variant import Quantization
-
-_MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
+from edge_runtime.spec.variant import Variant
 
 Tell = Callable[[str], None]
 
@@ -47,24 +53,22 @@ class Build:
     failures: tuple[str, ...]
 
 
-class _Source(NamedTuple):
-    """Everything the contract names, read."""
-
-    contract: Contract
-    path: Path
-    digests: dict[str, str]
-    graph: Graph
-    train: Part
-    test: Part | None
-    asked: Asked
-
-
 class _Made(NamedTuple):
-    """The model that will ship, the manifest around it, and what it was quantized from."""
+    """One variant: the model that will ship, and what its scales were taken from."""
 
+    variant: Variant
     graph: Graph
-    manifest: Manifest
     calibration: CalibrationRecord | None
+
+
+class _Proven(NamedTuple):
+    """One variant's goldens, and what they and the test split showed."""
+
+    goldens: Goldens
+    apart: float
+    metrics: dict[str, Metrics]
+    failures: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
@@ -74,149 +78,183 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
 
     Raises:
         ConfigurationError: the contract or the data.
-        BundleError: the model.
+        BundleError: a model.
         DeviceError: no onnxruntime.
 
     """
-    tell("reading contract, model and data")
-    source = _read(path)
-    float_manifest = _manifest(source, source.graph, None)
-    preprocess = first_input(float_manifest)
-    float_session = open_session(source.graph.data)
-    tell("asking the model what its framework was asked")
-    tensor_off, output_off = reference_proof(float_manifest, source.asked, float_session)
-    failures = list(reference_failures(source.contract, path, tensor_off, output_off))
-    made = _Made(source.graph, float_manifest, None)
-    if source.contract.precision == "int8":
-        tell("quantizing")
-        earlier = recorded.calibration if recorded else None
-        made = _quantized(source, preprocess, earlier.ranges if earlier else None)
-    tell("making goldens")
-    session = open_session(made.graph.data)
-    files, apart = _goldens(source, made, session)
-    failures += tolerance_failures(made.manifest, apart)
-    tell("measuring on the test split")
-    proof = Proof(
-        cases=len(source.asked.raw), tensor=tensor_off, float_output=output_off, limit=LIMIT, between_batch_sizes=apart
-    )
+    tell("reading contract, models and data")
+    source = read_source(path)
+    contract = source.contract
+    stated = contract.variants
+    plain = [_plain(contract, one, source.models[contract.model_of(one)]) for one in stated]
+    manifest = _manifest(source, [one.variant for one in plain])
+    sources = [_model(source, manifest, one) for one in plain]
+    tell("asking the models what their framework was asked")
+    tensor_off = tensor_proof(sources[0], source.asked)
+    failures = list(tensor_failures(contract, manifest, path, tensor_off))
+    output_off = 0.0
+    for variant, model in zip(stated, sources, strict=True):
+        off = output_proof(model, source.asked)
+        output_off = max(output_off, *off.values())
+        failures += output_failures(contract, contract.model_of(variant), model, off)
+        failures += _map_failures(source, contract.model_of(variant), model)
+    made = []
+    for variant, model, one in zip(stated, sources, plain, strict=True):
+        if variant.precision == "int8":
+            tell(f"quantizing {variant.name}")
+        made.append(_quantized(source, variant, model, recorded) if variant.precision == "int8" else one)
+    manifest = _manifest(source, [one.variant for one in made])
+    tell("making goldens and measuring on the test split")
+    proven = [
+        _proven(source, float_model, _model(source, manifest, one))
+        for float_model, one in zip(sources, made, strict=True)
+    ]
+    failures += [line for one in proven for line in one.failures]
+    files = _files(source, manifest, made, proven)
+    names = [one.name for one in stated]
     record = Record(
         schema="edge-runtime/build/1",
-        bundle=_built(source.contract, files),
+        bundle=_built(contract, files),
         tools=tool_versions(),
         inputs=source.digests,
-        calibration=made.calibration,
-        proof=proof,
-        metrics=measure(made.manifest, source.test, float_session, session) if source.test else None,
-        warnings=clip_warnings(made.manifest),
-    )
+        calibration={name: one.calibration for name, one in zip(names, made, strict=True) if one.calibration},
+        proof=Proof(
+            cases=len(source.asked.raw), tensor=max(tensor_off.values()), float_output=output_off, limit=LIMIT,
+            between_batch_sizes=max(one.apart for one in proven),
+        ),
+        metrics={name: one.metrics for name, one in zip(names, proven, strict=True) if one.metrics},
+        warnings=tuple(dict.fromkeys(line for one in proven for line in one.warnings)),
+    )  # fmt: skip
     tell("booting the bundle as a device will")
-    failures += boot_failures(files)
+    for name in names if len(names) > 1 else [None]:
+        failures += boot_failures(files, name)
     if recorded is not None:
         failures += differences(recorded, record)
-    return Build(files, record, tuple(failures))
+    return Build(files, record, tuple(dict.fromkeys(failures)))
 
 
-def _read(path: Path) -> _Source:
-    contract = load_contract(path)
-    folder = path.parent
-    names = {"model": contract.model, "data": contract.data.file, "reference": contract.reference.file}
-    found = {key: _bytes(folder / name, path, key) for key, name in names.items()}
-    digests = {"contract": _sha256(path.read_bytes()), **{key: _sha256(data) for key, data in found.items()}}
-    stated = contract.provenance.model_sha256
-    if stated not in (None, digests["model"]):
-        raise ConfigurationError(
-            subject=f"{path}, provenance.model_sha256", found=f"{stated}, but {contract.model} has {digests['model']}",
-            expected="the model's own", todo="give the model that was recorded, or record this one",
-        )  # fmt: skip
-    data, subject = read_npz(found["data"], folder / contract.data.file), str(folder / contract.data.file)
-    asked = folder / contract.reference.file
-    return _Source(
-        contract=contract,
-        path=path,
-        digests=digests,
-        graph=clean_graph(
-            found["model"], subject=str(folder / contract.model), one_by_one=contract.batch_sizes == (1,)
-        ),
-        train=take_part(data, contract.data.train, contract, subject),
-        test=take_part(data, contract.data.test, contract, subject) if contract.data.test else None,
-        asked=take_reference(read_npz(found["reference"], asked), contract, str(asked)),
-    )
+def _plain(contract: Contract, stated: ContractVariant, graph: Graph) -> _Made:
+    """A variant as the author's own model is."""
+    return _Made(make_variant(contract, stated, graph, read_grid(graph), None), graph, None)
 
 
-def _bytes(path: Path, contract: Path, key: str) -> bytes:
-    limit = MAX_MODEL_BYTES if key == "model" else _MAX_DATA_BYTES
-    try:
-        size = path.stat().st_size
-        if size <= limit:
-            return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            subject=f"{contract}, {key}", found=f"{path}: {error.strerror or error}",
-            expected="a file that can be read", todo="give its path, from the contract's folder on",
-        ) from error  # fmt: skip
-    raise ConfigurationError(
-        subject=f"{contract}, {key}",
-        found=f"{path} of {size} bytes",
-        expected=f"at most {limit}",
-        todo="give a smaller file",
-    )
-
-
-def _manifest(source: _Source, graph: Graph, quantization: Quantization | None) -> Manifest:
+def _manifest(source: Source, variants: Sequence[Variant]) -> Manifest:
     return make_manifest(
         source.contract,
         source.path,
         make_channels(source.contract, source.path, source.train.raw),
         source_sha256=source.digests["model"],
-        graph=graph,
-        variant=make_variant(source.contract, graph, read_grid(graph), quantization),
+        models=source.models,
+        prepare=Ports.of(source.prepare) if source.prepare else None,
+        variants=variants,
     )
 
 
-def _quantized(source: _Source, preprocess: Callable[[NDArray[np.float64]], NDArray[Any]], ranges: str | None) -> _Made:
-    rows = evenly_spaced(len(source.train.raw), source.contract.calibration.samples)
-    tensors = preprocess(source.train.raw[rows])
-    result = quantize(source.graph, tensors, subject=source.contract.model, ranges=ranges)
-    described = describe_recipe(
-        read_grid(result.graph), samples=len(rows), calibration_sha256=_sha256(tensors.tobytes())
-    )
+def _model(source: Source, manifest: Manifest, made: _Made) -> Model:
+    """A variant's model in a session, as a line takes it."""
+    passes = any(channel.when_missing == "pass" for channel in manifest.channels)
+    prepare = open_session(source.prepare.data, takes_nan=passes) if source.prepare else None
+    session = open_session(made.graph.data, takes_nan=passes)
+    return Model(manifest, made.variant, "", session, prepare)
+
+
+def _quantized(source: Source, stated: ContractVariant, float_model: Model, recorded: Record | None) -> _Made:
+    contract, file = source.contract, source.contract.model_of(stated)
+    rows = evenly_spaced(len(source.train.raw), contract.calibration.samples)
+    tensors = through(float_model, source.train.raw[rows]).tensors
+    earlier = recorded.calibration.get(stated.name) if recorded else None
+    result = quantize(
+        source.models[file], tensors, subject=file, ranges=earlier.ranges if earlier else None,
+        axes=batch_axes(float_model.manifest),
+    )  # fmt: skip
+    grid = read_grid(result.graph)
+    digest = sha256(b"".join(values.tobytes() for values in tensors.values()))
+    described = describe_recipe(grid, samples=len(rows), calibration_sha256=digest)
     calibration = CalibrationRecord(recipe=RECIPE, cases=len(rows), of=len(source.train.raw), ranges=result.ranges)
-    return _Made(result.graph, _manifest(source, result.graph, described), calibration)
+    return _Made(make_variant(contract, stated, result.graph, grid, described), result.graph, calibration)
 
 
-def _goldens(source: _Source, made: _Made, session: Session) -> tuple[dict[str, bytes], float]:
-    """The bundle's files, and the largest difference between batch sizes."""
-    contract, manifest = source.contract, made.manifest
-    name = manifest.inputs[0].tensor
-    reference = session({name: first_input(manifest)(source.asked.raw)})
-    answers = answer_rows(manifest, reference)[0][manifest.outputs[0].name]
-    cases = choose_cases(manifest, source.asked.raw, answers, contract.goldens.count)
+def _proven(source: Source, float_model: Model, model: Model) -> _Proven:
+    """One variant's goldens, held against other batch sizes, and its errors on the test split."""
+    goldens = make_goldens(
+        model, _cases(source, model), source.asked.outputs, source.contract.goldens.units
+    )  # fmt: skip
+    apart = between_batch_sizes(model, goldens.tensors, goldens.outputs)
+    return _Proven(
+        goldens,
+        max(apart.values()),
+        measure(float_model, model, source.test) if source.test else {},
+        tuple(tolerance_failures(model, apart)),
+        clip_warnings(model),
+    )
+
+
+def _cases(source: Source, model: Model) -> Cases:
+    contract, manifest, asked = source.contract, model.manifest, source.asked.raw
+    answers = answer_rows(manifest, through(model, asked).outputs)[0]
+    extents, column = {}, 0
+    for channel in manifest.channels:
+        seen = source.train.raw[:, :, column : column + channel.width]
+        extents[channel.name] = extent(seen) if np.isfinite(seen).any() else (0.0, 0.0)
+        column += channel.width
+    ends = np.concatenate([corners(manifest.channels, asked.shape[1], extents), special_cases(manifest, asked)])
+    cases = choose_cases(manifest, asked, answers, contract.goldens.count, ends[_usable(model, ends)])
     if len(cases.raw) < contract.goldens.count:
         raise ConfigurationError(
-            subject=f"{source.path.parent / contract.reference.file}, {contract.reference.raw}",
-            found=f"{len(source.asked.raw)} cases", todo="let the framework answer more cases",
+            subject=f"{source.path.parent / contract.reference.file}, {_shown(contract.reference.raw)}",
+            found=f"{len(asked)} cases", todo="let the framework answer more cases",
             expected=f"{contract.goldens.count - cases.origin.count(-1)} for {contract.goldens.count} goldens",
         )  # fmt: skip
-    goldens = make_goldens(manifest, cases, session, source.asked.output, contract.goldens.units)
-    apart = between_batch_sizes(manifest, goldens.tensors[name], session, goldens.outputs[manifest.outputs[0].tensor])
+    return cases
+
+
+def _usable(model: Model, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which corners have a tensor at all: the ends of a band need not be keys of a lookup, or have a logarithm."""
+    if any(channel.when_missing == "pass" for channel in model.manifest.channels):
+        return np.ones(len(raw), bool)
+    tensors = model.preprocess()(_last_window(model.manifest, raw))
+    finite = [np.isfinite(values.astype(np.float64)).reshape(len(raw), -1).all(axis=1) for values in tensors.values()]
+    return np.asarray(np.all(finite, axis=0))
+
+
+def _last_window(manifest: Manifest, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return filled(manifest, raw)[:, raw.shape[1] - manifest.length :]
+
+
+def _map_failures(source: Source, file: str, model: Model) -> list[str]:
+    """A line for each output that was a sequence of maps and is another tensor now; the untouched model is asked."""
+    maps = source.models[file].maps
+    if not maps:
+        return []
+    passed = through(model, source.asked.raw)
+    untouched = maps_of(source.untouched[file], passed.tensors, list(maps))
+    return [
+        f"{file}: found other numbers in output {name} once its maps are a tensor; expected the same; report this"
+        for (name, classes), found in zip(maps.items(), untouched, strict=True)
+        if not same_numbers(found, passed.outputs[name], classes)
+    ]
+
+
+def _files(source: Source, manifest: Manifest, made: Sequence[_Made], proven: Sequence[_Proven]) -> dict[str, bytes]:
     data = encode(manifest)
     parse(data)
-    files = {
-        "manifest.json": data,
-        manifest.variants[0].model: made.graph.data,
-        GOLDENS_NAME: encode_goldens(goldens),
-    }
-    return files, apart
+    files = {"manifest.json": data}
+    if source.prepare:
+        files[PREPROCESS_NAME] = source.prepare.data
+    for one, proof in zip(made, proven, strict=True):
+        files[one.variant.model] = one.graph.data
+        files[one.variant.goldens] = encode_goldens(proof.goldens)
+    return files
 
 
 def _built(contract: Contract, files: Mapping[str, bytes]) -> Built:
     return Built(
         id=contract.id,
         version=contract.version,
-        digest=_sha256(sums(files)),
-        files={name: _sha256(data) for name, data in sorted(files.items())},
+        digest=sha256(sums(files)),
+        files={name: sha256(data) for name, data in sorted(files.items())},
     )
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _shown(named: object) -> str:
+    return named if isinstance(named, str) else "raw"

@@ -2,10 +2,11 @@
 
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from edge_runtime.author.build import Build, build
-from edge_runtime.author.record import Record, encode_record, read_record
+from edge_runtime.author.record import Metrics, Record, encode_record, read_record
 from edge_runtime.bundle.write import write_directory
 from edge_runtime.errors import DeviceError
 
@@ -54,19 +55,29 @@ def _write(made: Build, out: Path) -> None:
 
 def _result(record: Record, out: Path) -> str:
     words = [f"{out}: {record.bundle.id} {record.bundle.version}, sha256 {record.bundle.digest}"]
-    metrics = record.metrics
-    if metrics is not None:
-        if metrics.mae_bundle is not None and metrics.mae_float32 is not None:
-            words.append(
-                f"mean absolute error on {metrics.cases} test cases {metrics.mae_bundle:.3f} {metrics.unit}"
-                f" (float32 {metrics.mae_float32:.3f})"
-            )
-        if record.calibration is not None:
-            words.append(f"largest distance to float32 {metrics.max_difference:.3g} {metrics.unit}")
+    for variant, metrics in record.metrics.items():
+        for output, one in metrics.items():
+            of = (f" of {output}" if len(metrics) > 1 else "") + (f", {variant}" if len(record.metrics) > 1 else "")
+            words += _measured(one, of, is_quantized=variant in record.calibration)
     words.append(
         f"framework's {record.proof.cases} cases met within {max(record.proof.tensor, record.proof.float_output):.1g}"
     )
     return "; ".join(words)
+
+
+def _measured(metrics: Metrics, of: str, *, is_quantized: bool) -> Iterator[str]:
+    if metrics.mae_bundle is not None and metrics.mae_float32 is not None:
+        yield (
+            f"mean absolute error{of} on {metrics.cases} test cases {metrics.mae_bundle:.3f} {metrics.unit}"
+            f" (float32 {metrics.mae_float32:.3f})"
+        )
+    if metrics.accuracy_bundle is not None and metrics.accuracy_float32 is not None:
+        yield (
+            f"right{of} in {metrics.accuracy_bundle:.3%} of {metrics.cases} test cases"
+            f" (float32 {metrics.accuracy_float32:.3%})"
+        )
+    if is_quantized and metrics.max_difference is not None:
+        yield f"largest distance{of} to float32 {metrics.max_difference:.3g} {metrics.unit}"
 
 
 def _tell(stage: str) -> None:

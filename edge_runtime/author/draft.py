@@ -133,7 +133,7 @@ raw = "TODO"
 tensor = "TODO"
 output = "TODO"
 
-[input]
+[[input]]
 tensor = {_text(model_input.name)}  # {dtype} ({_comment(shape)})
 axes = {_list(model_input.axes)}
 """
@@ -157,7 +157,7 @@ def _channel(name: str, at: int, table: Table, *, windowed: bool) -> str:
     longest = longest_runs(table.raw[:, :, at : at + 1])[0]
     lines.append(f"# longest run of equal values, in the order of the file: {longest} samples")
     lines += [
-        "[[channel]]",
+        "[[input.channel]]",
         f"name = {_text(name)}",
         'unit = "TODO"  # the unit these values are in, as docs/units.md spells it',
         f"trained = {_range(low, high)}  # seen here; left out, the build takes it from data.train",
@@ -184,7 +184,7 @@ def _preprocess(table: Table) -> str:
     return f"""\
 # What your training code did to the raw values, with its own constants. Those below are this data's: replace them by
 # those you trained with (the build compares the outcome with the reference's tensor), or leave all out if there was none.
-# [[preprocess]]
+# [[input.preprocess]]
 # step = "standardize"
 # mean = {_each(table.raw, np.mean)}
 # std = {_each(table.raw, np.std)}

@@ -1,8 +1,9 @@
 """One door to ONNX files: reads a model, refuses what cannot be vouched for, and gives clean bytes; it runs nothing."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, NamedTuple
 
 from edge_runtime.errors import BundleError, DeviceError
@@ -11,6 +12,8 @@ try:
     import onnx
     from google.protobuf.message import DecodeError, Message
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+    from edge_runtime.author.rewrite import tensors_for_maps
 except ImportError as error:
     raise DeviceError(
         subject="onnx", found="not installed", expected="the package that builds need and devices do not",
@@ -37,7 +40,10 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A model that passed: its clean bytes and what they say of themselves."""
+    """A model that passed: its clean bytes and what they say of themselves.
+
+    ``maps`` are the outputs that were sequences of maps and are tensors now, with the classes of their columns.
+    """
 
     data: bytes
     ir_version: int
@@ -45,14 +51,18 @@ class Graph:
     operators: tuple[str, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    maps: Mapping[str, tuple[str, ...]] = dataclass_field(default_factory=dict)
 
 
-def clean_graph(data: bytes, *, subject: str, one_by_one: bool = False) -> Graph:
+def clean_graph(
+    data: bytes, *, subject: str, one_by_one: bool = False, batch_axes: Mapping[str, int] | None = None
+) -> Graph:
     """Read a model's bytes and give them back clean: equal bytes for equal models.
 
     Doc strings, metadata (exporters put stack traces with source paths there) and unused operator sets are removed;
     an initializer that several nodes share becomes one for each, because ONNX Runtime's weight conversion for CPUs
-    without VNNI fails to load a shared one (``session.x64quantprecision``). A batch fixed at 1 passes where the model
+    without VNNI fails to load a shared one (``session.x64quantprecision``). A sequence of maps becomes the tensor it was
+    made of. ``batch_axes`` says by tensor where a state has its batch dimension. A batch fixed at 1 passes where the model
     is to serve ``one_by_one``, with batch_sizes [1].
 
     Raises:
@@ -63,6 +73,7 @@ def clean_graph(data: bytes, *, subject: str, one_by_one: bool = False) -> Graph
     model = _parsed(data, subject)
     _require_servable(model, subject)
     _strip(model)
+    maps = tensors_for_maps(model)
     _keep_used_opsets(model)
     _inputs_without_initializers(model)
     _unshare(model)
@@ -77,8 +88,9 @@ def clean_graph(data: bytes, *, subject: str, one_by_one: bool = False) -> Graph
         operators=tuple(sorted({_operator(node) for node in model.graph.node})),
         inputs=tuple(_port(value) for value in model.graph.input),
         outputs=tuple(_port(value) for value in model.graph.output),
+        maps=maps,
     )
-    _require_batch(graph, subject, one_by_one=one_by_one)
+    _require_batch(graph, subject, batch_axes or {}, one_by_one=one_by_one)
     return graph
 
 
@@ -171,7 +183,8 @@ def _inner(message: Message) -> Iterator[Message]:
 
 
 def _keep_used_opsets(model: ModelProto) -> None:
-    used = {_canonical(node.domain) for node in model.graph.node}
+    # The standard set is kept where it stands: a model of trees alone uses none of it, and is still held to one.
+    used = {_canonical(node.domain) for node in model.graph.node} | {""}
     kept = sorted(
         ((_canonical(entry.domain), entry.version) for entry in model.opset_import if _canonical(entry.domain) in used),
     )
@@ -215,9 +228,10 @@ def _free_name(name: str, number: int, taken: set[str]) -> str:
     return own
 
 
-def _require_batch(graph: Graph, subject: str, *, one_by_one: bool) -> None:
+def _require_batch(graph: Graph, subject: str, axes: Mapping[str, int], *, one_by_one: bool) -> None:
     for port in (*graph.inputs, *graph.outputs):
-        first = port.shape[0] if port.shape else None
+        at = axes.get(port.name, 0)
+        first = port.shape[at] if at < len(port.shape) else None
         if isinstance(first, str) or (one_by_one and first == 1):
             continue
         found = f"a fixed batch of {first}" if port.shape else "no batch axis"
@@ -230,6 +244,7 @@ def _require_batch(graph: Graph, subject: str, *, one_by_one: bool) -> None:
 def _port(value: ValueInfoProto) -> Port:
     tensor = value.type.tensor_type
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else "undefined"
+    dtype = "string" if tensor.elem_type == TensorProto.STRING else dtype
     shape: tuple[int | str, ...] = tuple(
         dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in tensor.shape.dim
     )

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from edge_runtime.author.contract import Contract
+from edge_runtime.author.contract import Contract, ContractInput
+from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.steps import Clip, MinMax, Standardize, Step
 
 
@@ -54,23 +55,38 @@ class Facts:
 
 def facts_of(contract: Contract, *, train_cases: int, runtime: tuple[int, int]) -> Facts:
     """The facts of a contract that has ``train_cases`` to calibrate with."""
-    sizes: dict[str, int | str] = {"batch": "batch", "channel": len(contract.channel)}
-    if contract.window:
-        sizes["time"] = contract.window.length
     calibrates = contract.precision == "int8"
     return Facts(
         model=contract.model,
         precision=contract.precision,
         batch_sizes=contract.batch_sizes,
-        inputs=(InputFact(contract.input.tensor, "float32", tuple(sizes[axis] for axis in contract.input.axes)),),
-        outputs=tuple(OutputFact(output.tensor, values=1) for output in contract.output),
+        inputs=tuple(_input(one, contract) for one in contract.input),
+        outputs=tuple(_output(output) for output in contract.output),
         channels=tuple(
-            _channel(channel.name, channel.tolerated, contract.preprocess, at)
-            for at, channel in enumerate(contract.channel)
+            _channel(channel.name, channel.tolerated, one.preprocess, at)
+            for one in contract.input
+            for at, channel in enumerate(one.channel)
+            if channel.tolerated is not None and not channel.shape
         ),
         calibration_cases=min(train_cases, contract.calibration.samples) if calibrates else None,
         runtime=runtime,
     )
+
+
+def _input(stated: ContractInput, contract: Contract) -> InputFact:
+    """An input's shape where channels and window say it; another layout, or steps that change it, leave it open."""
+    sizes: dict[str, int | str] = {"batch": "batch", "channel": len(stated.channel), "one": 1}
+    if contract.window:
+        sizes["time"] = contract.window.length
+    dtype = stated.channel[0].dtype or "float32"
+    return InputFact(stated.tensor, dtype, tuple(sizes.get(axis, axis) for axis in stated.axes))
+
+
+def _output(output: Output) -> OutputFact:
+    if output.form == "label":
+        return OutputFact(output.tensor, labels=len(output.labels))
+    is_alone = output.form == "number" and "column" not in output.model_fields_set
+    return OutputFact(output.tensor, values=1 if is_alone else None)
 
 
 def _channel(name: str, tolerated: tuple[float, float], steps: tuple[Step, ...], at: int) -> ChannelFact:

@@ -1,95 +1,133 @@
-"""Makes the manifest that a contract and a model lead to; it measures nothing and reads no file."""
+"""Makes the manifest that a contract and its models lead to; it measures nothing and reads no file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from edge_runtime.author.arrays import extent, longest_runs
-from edge_runtime.author.contract import Contract, ContractChannel, band, told
-from edge_runtime.author.goldens import negative_goldens
+from edge_runtime.author.cases import negative_goldens
+from edge_runtime.author.contract import Contract, ContractChannel, ContractVariant, Range, band
 from edge_runtime.author.graph import Graph
+from edge_runtime.author.mistake import told
+from edge_runtime.author.promise_ports import Ports, make_inputs, make_states, require_outputs
 from edge_runtime.author.quantize import RECIPE, Grid
-from edge_runtime.errors import BundleError, ConfigurationError
+from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band
-from edge_runtime.spec.inputs import Channel, Input
-from edge_runtime.spec.manifest import SCHEMA, Manifest, Provenance
-from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.inputs import Channel
+from edge_runtime.spec.manifest import SCHEMA, Manifest, PreprocessModel, Provenance, features_used
 from edge_runtime.spec.variant import Quantization, Tolerance, Variant
 
-GOLDENS_NAME = "golden.npz"
+PREPROCESS_NAME = "preprocess.onnx"
 _PROVIDER = "CPUExecutionProvider"
-_DTYPES = ("float32",)
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def make_channels(contract: Contract, path: Path, train: Any) -> tuple[Channel, ...]:
-    """The channels with what training saw; ``train`` is float64 ``(cases, time, channels)`` in contract units.
+def make_channels(contract: Contract, path: Path, train: NDArray[np.float64]) -> tuple[Channel, ...]:
+    """The channels with what training saw; ``train`` is float64 ``(cases, samples, row)`` in contract units.
 
     Raises:
         ConfigurationError: bands that do not nest, or a ``stuck_after`` that training itself would have set off.
 
     """
-    runs = longest_runs(train) if contract.window else None
+    columns = channel_columns(contract)
+    single = [columns[channel.name].start for channel in contract.channels if not channel.shape]
+    watches = contract.has_time and any(channel.stuck_after for channel in contract.channels)
+    runs = dict(zip(single, longest_runs(train[:, :, single]), strict=True)) if watches else {}
     found = []
-    for at, channel in enumerate(contract.channel):
+    for channel in contract.channels:
         subject = f"{path}, channel {channel.name}"
-        if runs and channel.stuck_after is not None and channel.stuck_after <= runs[at]:
+        place = columns[channel.name]
+        longest = runs.get(place.start, 0)
+        if channel.stuck_after is not None and channel.stuck_after <= longest:
             raise ConfigurationError(
-                subject=f"{subject}, stuck_after", found=str(channel.stuck_after), todo=f"set {runs[at] + 1}",
-                expected=f"more than {runs[at]}, the longest equal run in the training data",
+                subject=f"{subject}, stuck_after", found=str(channel.stuck_after), todo=f"set {longest + 1}",
+                expected=f"more than {longest}, the longest equal run in the training data",
             )  # fmt: skip
-        found.append(_channel(channel, extent(train[:, :, at]), subject))
+        found.append(_channel(channel, train[:, :, place], subject))
     return tuple(found)
 
 
+def channel_columns(contract: Contract) -> dict[str, slice]:
+    """Where each channel stands in a sample's row."""
+    found, first = {}, 0
+    for channel in contract.channels:
+        width = int(np.prod(channel.shape, dtype=int))
+        found[channel.name] = slice(first, first + width)
+        first += width
+    return found
+
+
 def make_manifest(
-    contract: Contract, path: Path, channels: tuple[Channel, ...], *, source_sha256: str, graph: Graph, variant: Variant
+    contract: Contract,
+    path: Path,
+    channels: Sequence[Channel],
+    *,
+    source_sha256: str,
+    models: Mapping[str, Graph],
+    prepare: Ports | None,
+    variants: Sequence[Variant],
 ) -> Manifest:
-    """The manifest around one variant.
+    """The manifest around its variants; ``models`` are the graphs by file name, ``prepare`` the author's preprocessing.
 
     Raises:
         ConfigurationError: the contract's parts do not fit together.
-        BundleError: the model's input or output is not what the contract says.
+        BundleError: a model's input or output is not what the contract says.
 
     """
-    return _valid(
-        Manifest,
-        str(path),
-        schema=SCHEMA,
-        id=contract.id,
-        version=contract.version,
-        security_version=contract.security_version,
-        description=contract.description,
-        provenance=Provenance(
+    names = {file: Ports.of(graph) for file, graph in models.items()}
+    first = names[contract.model]
+    inputs = make_inputs(contract, path, first, channels, contract.model)
+    states = make_states(contract, path, first)
+    for file, ports in names.items():
+        require_outputs(contract, path, ports, file)
+        if file != contract.model:
+            make_inputs(contract, path, ports, channels, file)
+    values: dict[str, Any] = {
+        "schema": SCHEMA,
+        "id": contract.id,
+        "version": contract.version,
+        "security_version": contract.security_version,
+        "description": contract.description,
+        "provenance": Provenance(
             source_model_sha256=source_sha256, **contract.provenance.model_dump(exclude={"model_sha256"})
         ),
-        variants=(variant,),
-        inputs=(_input(contract, path, graph, channels),),
-        window=contract.window,
-        outputs=_outputs(contract, path, graph),
-        batch_sizes=contract.batch_sizes,
-        negative_goldens=negative_goldens(channels, contract.window),
-        needs=contract.needs,
-        annotations=contract.annotations,
-    )
+        "variants": tuple(variants),
+        "inputs": inputs,
+        "state": states,
+        "window": contract.window,
+        "preprocess_onnx": _preprocess_model(contract, prepare),
+        "outputs": contract.output,
+        "batch_sizes": contract.batch_sizes,
+        "negative_goldens": negative_goldens(channels, contract.window),
+        "needs": contract.needs,
+        "annotations": contract.annotations,
+    }
+    # What it makes use of is known only once it stands; a model that is checked says what it lacks.
+    return _valid(Manifest, str(path), **values, must_understand=tuple(sorted(features_used(_unchecked(values)))))
 
 
-def make_variant(contract: Contract, graph: Graph, grid: Grid, quantization: Quantization | None) -> Variant:
-    """The one variant of this build, for the CPU."""
-    precision = contract.precision
+def make_variant(
+    contract: Contract, stated: ContractVariant, graph: Graph, grid: Grid, quantization: Quantization | None
+) -> Variant:
+    """One variant of this build, for the CPU; the first has the plain file names."""
+    name = stated.name
+    is_first = name == contract.variants[0].name
     return Variant(
-        name=f"cpu_{precision}",
-        model=f"model_{precision}.onnx",
-        goldens=GOLDENS_NAME,
-        precision=precision,
+        name=name,
+        model=f"model_{stated.precision if is_first else name}.onnx",
+        goldens="golden.npz" if is_first else f"golden_{name}.npz",
+        precision=stated.precision,
         ir_version=graph.ir_version,
         opsets=graph.opsets,
         operators=graph.operators,
         model_inputs=tuple(port.name for port in graph.inputs),
         model_outputs=tuple(port.name for port in graph.outputs),
-        tolerances={_PROVIDER: contract.tolerance or _TOLERANCES[precision]},
+        isa=stated.isa,
+        tolerances={_PROVIDER: stated.tolerance or _TOLERANCES[stated.precision]},
         quantization=quantization,
         input_clip={name: Band(min=low, max=high) for name, (low, high) in grid.input_clip.items()},
         output_scale=grid.output_scale,
@@ -117,92 +155,46 @@ _TOLERANCES = {
         kind="exact",
         evidence="integer kernels, and weights of 7 bits overflow on no CPU; the build found every batch size equal",
     ),
+    "float16": Tolerance(
+        kind="float", rtol=4e-3, atol=4e-3,
+        evidence="float16 rounds at 5e-4 of a value; some CPUs round at each node, others compute in float32 between",
+    ),
     "float32": _FLOAT,
     "as_is": _FLOAT,
-}
+}  # fmt: skip
 
 
-def _channel(channel: ContractChannel, seen: tuple[float, float], subject: str) -> Channel:
-    return _valid(
-        Channel,
-        subject,
-        name=channel.name,
-        unit=channel.unit,
-        kind=channel.kind,
-        trained=_band(channel.trained or seen, f"{subject}, trained"),
-        tolerated=_band(channel.tolerated, f"{subject}, tolerated"),
-        physical=_band(channel.physical, f"{subject}, physical"),
-        when_undeclared=channel.when_undeclared,
-        stuck_after=channel.stuck_after,
+def _unchecked(values: Mapping[str, Any]) -> Manifest:
+    return Manifest.model_construct(**values)
+
+
+def _preprocess_model(contract: Contract, prepare: Ports | None) -> PreprocessModel | None:
+    own = contract.preprocess_onnx
+    if own is None or prepare is None:
+        return None
+    (port,) = prepare.inputs.values()
+    return PreprocessModel.model_validate(
+        {"model": PREPROCESS_NAME, "input": port.name, "dtype": port.dtype, "rtol": own.rtol, "atol": own.atol}
     )
 
 
-def _band(pair: tuple[float, float], subject: str) -> Band:
+def _channel(channel: ContractChannel, seen: NDArray[np.float64], subject: str) -> Channel:
+    stated = channel.model_dump(exclude_unset=True, exclude={"trained", "tolerated", "physical", "unknown"})
+    if channel.form == "number":
+        trained = channel.trained or (extent(seen) if np.isfinite(seen).any() else channel.tolerated)
+        stated["trained"] = _band(trained, f"{subject}, trained")
+    for key in ("tolerated", "physical"):
+        stated |= {key: _band(pair, f"{subject}, {key}")} if (pair := getattr(channel, key)) is not None else {}
+    if channel.unknown is not None:
+        stated["unknown"] = channel.categories.index(channel.unknown)
+    return _valid(Channel, subject, **stated)
+
+
+def _band(pair: Range | None, subject: str) -> Band | None:
     try:
-        return band(pair)
+        return band(pair) if pair is not None else None
     except ValidationError as error:
         raise told(error, subject=subject, model=Band) from error
-
-
-def _input(contract: Contract, path: Path, graph: Graph, channels: Sequence[Channel]) -> Input:
-    if len(graph.inputs) != 1:
-        names = ", ".join(port.name for port in graph.inputs)
-        raise BundleError(
-            subject=f"{contract.model}, inputs", found=f"{len(graph.inputs)} ({names[:80]})", expected="one",
-            todo="export a model with one input; several are not implemented yet",
-        )  # fmt: skip
-    port = graph.inputs[0]
-    if contract.input.tensor not in (None, port.name):
-        raise ConfigurationError(
-            subject=f"{path}, input.tensor", found=repr(contract.input.tensor),
-            expected=f"{port.name!r}, as the model has", todo="correct or remove it",
-        )  # fmt: skip
-    if port.dtype not in _DTYPES:
-        raise BundleError(
-            subject=f"{contract.model}, input {port.name}", found=port.dtype, expected=" or ".join(_DTYPES),
-            todo="export it with a float32 input",
-        )  # fmt: skip
-    sizes: dict[str, int] = {"channel": len(channels)}
-    if contract.window:
-        sizes["time"] = contract.window.length
-    expected: list[int | str] = ["batch", *(sizes[axis] for axis in contract.input.axes[1:])]
-    if list(port.shape[1:]) != expected[1:]:
-        raise BundleError(
-            subject=f"{contract.model}, input {port.name}", found=f"shape {_shape(port.shape)}",
-            expected=f"{_shape(expected)}, from input.axes, the channels and the window",
-            todo="correct the contract, or export the model for these",
-        )  # fmt: skip
-    return _valid(
-        Input,
-        f"{path}, input",
-        tensor=port.name,
-        dtype=port.dtype,
-        steps=contract.preprocess,
-        shape=tuple(expected),
-        axes=contract.input.axes,
-        channels=tuple(channels),
-    )
-
-
-def _outputs(contract: Contract, path: Path, graph: Graph) -> tuple[Output, ...]:
-    ports = {port.name: port for port in graph.outputs}
-    for output in contract.output:
-        port = ports.get(output.tensor)
-        if port is None:
-            raise ConfigurationError(
-                subject=f"{path}, output {output.name}, tensor", found=repr(output.tensor),
-                expected=f"an output of the model: {', '.join(ports)}", todo="correct the name",
-            )  # fmt: skip
-        if port.shape[1:] not in ((), (1,)):
-            raise BundleError(
-                subject=f"{contract.model}, output {port.name}", found=f"shape {_shape(port.shape)}",
-                expected="one number a case, (batch) or (batch, 1)", todo="export the model with a scalar output",
-            )  # fmt: skip
-    return contract.output
-
-
-def _shape(shape: Sequence[int | str]) -> str:
-    return f"({', '.join(str(size) or '?' for size in shape)})"
 
 
 def _valid(model: type[_Model], subject: str, **values: Any) -> _Model:

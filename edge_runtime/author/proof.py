@@ -1,6 +1,6 @@
 """What a build is held against: the framework's record, other batch sizes, the test split; it changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,93 +8,186 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.author.arrays import Asked, Part
-from edge_runtime.author.contract import Contract
-from edge_runtime.author.goldens import Infer, answer_rows, first_input
+from edge_runtime.author.contract import ArrayNames, Contract
+from edge_runtime.author.passes import answer_rows, outputs_for, through
 from edge_runtime.author.record import Metrics
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.line import Model
 from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.variant import Tolerance
+
+Tensors = Mapping[str, NDArray[Any]]
 
 # Float32 against the framework: ordinary rounding stays below 1e-6 of a standardized tensor, a wrong constant does not.
 LIMIT = 1e-4
-_ROWS_A_RUN = 256
+# Float16 has 11 bits: near 4, an answer of a few layers is off by some steps of 2e-3.
+_FLOAT16_LIMIT = 1e-2
 
 
-def reference_proof(manifest: Manifest, asked: Asked, infer: Infer) -> tuple[float, float]:
-    """The largest differences from what the author recorded: of the input tensor, and of the float model's output.
+def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
+    """By input the largest difference between the contract's tensor and the one the author recorded.
 
     Raises:
-        ConfigurationError: the recorded arrays have other shapes than the contract leads to.
+        ConfigurationError: the recorded arrays have other names or shapes than the contract leads to.
 
     """
-    name, output = manifest.inputs[0].tensor, manifest.outputs[0].tensor
-    tensor = first_input(manifest)(asked.raw)
-    if asked.tensor.shape != tensor.shape:
-        raise ConfigurationError(
-            subject="reference, tensor", found=f"shape {asked.tensor.shape}",
-            expected=f"{tensor.shape}, as the contract leads to",
-            todo="correct input.axes, or write the tensor that the framework was given",
-        )  # fmt: skip
-    # The output is judged on the framework's own tensor, so that each half is judged by itself.
-    answered = infer({name: np.ascontiguousarray(asked.tensor, tensor.dtype)})[output]
-    if asked.output.size != answered.size:
-        raise ConfigurationError(
-            subject="reference, output", found=f"shape {asked.output.shape}", expected=f"{answered.shape}",
-            todo=f"write what the framework answered at {output}",
-        )  # fmt: skip
-    return _largest(tensor, asked.tensor), _largest(answered, asked.output.reshape(answered.shape))
+    tensors = through(model, asked.raw).tensors
+    names = [one.tensor for one in model.manifest.inputs]
+    _require_names("tensor", asked.tensors, names)
+    off = {}
+    for name in names:
+        ours, theirs = tensors[name], asked.tensors[name]
+        if theirs.shape != ours.shape:
+            raise ConfigurationError(
+                subject="reference, tensor", found=f"shape {theirs.shape}",
+                expected=f"{ours.shape}, as the contract leads to",
+                todo="correct input.axes, or write the tensor that the framework was given",
+            )  # fmt: skip
+        off[name] = _largest(ours, theirs)
+    return off
 
 
-def reference_failures(contract: Contract, path: Path, tensor_off: float, output_off: float) -> Iterator[str]:
-    """A line for each half that is not what the framework recorded."""
+def output_proof(model: Model, asked: Asked) -> dict[str, float]:
+    """By output tensor the largest difference between the source model's answers and the framework's.
+
+    It is judged on the framework's own tensors, so that each half is judged by itself; with a state, on the raw cases,
+    since what came before the last tensor is not recorded.
+
+    Raises:
+        ConfigurationError: as `tensor_proof`.
+
+    """
+    manifest = model.manifest
+    names = list(dict.fromkeys(output.tensor for output in manifest.outputs))
+    _require_names("output", asked.outputs, names)
+    if manifest.state:
+        answered: Tensors = through(model, asked.raw).outputs
+    else:
+        kinds = {one.tensor: one.dtype for one in manifest.inputs}
+        given = {name: np.ascontiguousarray(values, kinds[name]) for name, values in asked.tensors.items()}
+        answered = outputs_for(model, given, 1 if manifest.batch_sizes == (1,) else len(asked.raw))
+    off = {}
+    for name in names:
+        if asked.outputs[name].size != answered[name].size:
+            raise ConfigurationError(
+                subject="reference, output", found=f"shape {asked.outputs[name].shape}",
+                expected=f"{answered[name].shape}", todo=f"write what the framework answered at {name}",
+            )  # fmt: skip
+        off[name] = _largest(answered[name], asked.outputs[name].reshape(answered[name].shape))
+    return off
+
+
+def tensor_failures(contract: Contract, manifest: Manifest, path: Path, off: Mapping[str, float]) -> Iterator[str]:
+    """A line for each input that is not what the framework was given."""
     named = contract.reference
-    if not tensor_off <= LIMIT:
-        yield (
-            f"{path}, preprocess: found a tensor {tensor_off:.3g} off {named.tensor} of {named.file}; "
-            f"expected at most {LIMIT:g}; correct the steps, their constants, the channels' order or the units"
-        )
-    if not output_off <= LIMIT:
-        yield (
-            f"{contract.model}: found an output {output_off:.3g} off {named.output} of {named.file}; "
-            f"expected at most {LIMIT:g}; export the checkpoint that answered, in evaluation mode"
-        )
-
-
-def between_batch_sizes(manifest: Manifest, tensor: NDArray[Any], infer: Infer, output: NDArray[Any]) -> float:
-    """The largest difference between a golden's output and what it is in a batch of each size that will be used."""
-    name, out = manifest.inputs[0].tensor, manifest.outputs[0].tensor
-    largest = 0.0
-    for size in manifest.batch_sizes:
-        for start in range(0, len(tensor), size):
-            rows = np.arange(start, start + size) % len(tensor)
-            largest = max(largest, _largest(infer({name: tensor[rows]})[out], output[rows]))
-    return largest
-
-
-def tolerance_failures(manifest: Manifest, apart: float) -> Iterator[str]:
-    """A line where answers depend on their batch by more than the tolerance that the bundle states."""
-    variant = manifest.variants[0]
-    scale = variant.output_scale.get(manifest.outputs[0].tensor)
-    for provider, tolerance in variant.tolerances.items():
-        allowed = _allowed(tolerance, scale.step if scale else 0.0)
-        if not apart <= allowed:
+    kinds = {one.tensor: one.dtype for one in manifest.inputs}
+    for tensor, apart in off.items():
+        limit = _FLOAT16_LIMIT if kinds[tensor] == "float16" else LIMIT
+        if not apart <= limit:
             yield (
-                f"{variant.model}: found outputs that differ by {apart:.3g} between batch sizes; expected at most "
-                f"{allowed:.3g} ({tolerance.kind}, {provider}); "
-                "state a wider tolerance with its evidence, or fewer batch sizes"
+                f"{path}, preprocess: found a tensor {apart:.3g} off {_array(named.tensor, tensor)} of {named.file}; "
+                f"expected at most {limit:g}; correct the steps, their constants, the channels' order or the units"
             )
 
 
-def measure(manifest: Manifest, test: Part, float_infer: Infer, infer: Infer) -> Metrics:
-    """Mean absolute errors on the test split, and how far the bundle's answers are from the float model's."""
-    output = manifest.outputs[0]
-    tensor = first_input(manifest)(test.raw)
-    exact, ours = (_answers(manifest, tensor, run) for run in (float_infer, infer))
+def output_failures(contract: Contract, file: str, model: Model, off: Mapping[str, float]) -> Iterator[str]:
+    """A line for each output of one source model that is not what the framework answered."""
+    named = contract.reference
+    for tensor, apart in off.items():
+        limit = _output_limit(model, tensor)
+        if not apart <= limit:
+            yield (
+                f"{file}: found an output {apart:.3g} off {_array(named.output, tensor)} of {named.file}; "
+                f"expected at most {limit:g}; export the checkpoint that answered, in evaluation mode"
+            )
+
+
+def between_batch_sizes(model: Model, tensors: Tensors, outputs: Tensors) -> dict[str, float]:
+    """By output the largest difference between a golden's output and what it is in a batch of each size to be used."""
+    largest = dict.fromkeys(outputs, 0.0)
+    for size in model.manifest.batch_sizes:
+        found = outputs_for(model, tensors, size)
+        for name, values in outputs.items():
+            largest[name] = max(largest[name], _largest(found[name], values))
+    return largest
+
+
+def tolerance_failures(model: Model, apart: Mapping[str, float]) -> Iterator[str]:
+    """A line where answers depend on their batch by more than the tolerance that the bundle states."""
+    variant = model.variant
+    for provider, tolerance in variant.tolerances.items():
+        for name, off in apart.items():
+            scale = variant.output_scale.get(name)
+            allowed = _allowed(tolerance, scale.step if scale else 1.0)
+            if not off <= allowed:
+                yield (
+                    f"{variant.model}: found outputs that differ by {off:.3g} between batch sizes; expected at most "
+                    f"{allowed:.3g} ({tolerance.kind}, {provider}); "
+                    "state a wider tolerance with its evidence, or fewer batch sizes"
+                )
+
+
+def measure(source: Model, model: Model, test: Part) -> dict[str, Metrics]:
+    """By output, errors on the test split, and how far the bundle's answers are from the source model's."""
+    exact, ours = (answer_rows(one.manifest, through(one, test.raw).outputs)[0] for one in (source, model))
+    return {
+        output.name: _metrics(output, exact[output.name], ours[output.name], test.targets.get(output.name))
+        for output in model.manifest.outputs
+    }
+
+
+def clip_warnings(model: Model) -> tuple[str, ...]:
+    """A line for each channel, or input of another layout, whose tolerated band is wider than the int8 input holds."""
+    found: list[str] = []
+    manifest = model.manifest
+    preprocess = model.preprocess()
+    for model_input in manifest.inputs:
+        clip = model.variant.input_clip.get(model_input.tensor)
+        if clip is None:
+            continue
+        channels = model_input.channels
+        for end in ("min", "max"):
+            row = [number for one in manifest.channels for number in [_end(one.tolerated, end)] * one.width]
+            window = np.broadcast_to(np.array(row, float), (1, manifest.length, len(row)))
+            tensor = preprocess(window)[model_input.tensor][0]
+            axis = model_input.axes.index("channel") - 1 if "channel" in model_input.axes else -1
+            if axis < 0 or tensor.shape[axis] != len(channels):
+                low, high = float(tensor.min()), float(tensor.max())
+                if not clip.min <= low <= high <= clip.max:
+                    found.append(
+                        f"input {model_input.tensor}: {low:.3g} to {high:.3g} at the tolerated {end}, the int8 input "
+                        f"holds {clip.min:.3g} to {clip.max:.3g}; beyond it answers are flagged 'clipped'"
+                    )
+                continue
+            by_channel = np.moveaxis(tensor, axis, 0).reshape(len(channels), -1)[:, 0]
+            found += [
+                f"channel {channel.name}: tolerated {end} {getattr(channel.tolerated, end):g} {channel.unit} is "
+                f"{value:.3g} in the tensor, the int8 input holds {clip.min:.3g} to {clip.max:.3g}; beyond it answers "
+                "are flagged 'clipped'"
+                for channel, value in zip(channels, by_channel, strict=True)
+                if channel.tolerated is not None and not clip.min <= value <= clip.max
+            ]
+    return tuple(found)
+
+
+def _end(tolerated: Any, end: str) -> float:
+    return float(getattr(tolerated, end)) if tolerated is not None else 0.0
+
+
+def _metrics(output: Output, exact: NDArray[Any], ours: NDArray[Any], target: NDArray[Any] | None) -> Metrics:
+    if output.form == "label":
+        return Metrics(
+            unit=output.unit,
+            cases=len(ours),
+            accuracy_float32=None if target is None else float((exact == target).mean()),
+            accuracy_bundle=None if target is None else float((ours == target).mean()),
+            labels_changed=int((exact != ours).sum()),
+        )
     apart = np.abs(ours - exact)
-    target = test.target
     return Metrics(
         unit=output.unit,
-        cases=len(tensor),
+        cases=len(ours),
         mae_float32=None if target is None else float(np.abs(exact - target).mean()),
         mae_bundle=None if target is None else float(np.abs(ours - target).mean()),
         mean_difference=float(apart.mean()),
@@ -102,37 +195,24 @@ def measure(manifest: Manifest, test: Part, float_infer: Infer, infer: Infer) ->
     )
 
 
-def clip_warnings(manifest: Manifest) -> tuple[str, ...]:
-    """A line for each channel whose tolerated band is wider than what the int8 input can hold."""
-    variant, model_input = manifest.variants[0], manifest.inputs[0]
-    clip = variant.input_clip.get(model_input.tensor)
-    if clip is None:
-        return ()
-    length = manifest.window.length if manifest.window else 1
-    preprocess = first_input(manifest)
-    channels = model_input.channels
-    found = []
-    for end in ("min", "max"):
-        at = np.array([getattr(channel.tolerated, end) for channel in channels])
-        tensor = preprocess(np.broadcast_to(at, (1, length, len(channels))).astype(np.float64))[0]
-        axis = model_input.axes.index("channel") - 1
-        by_channel = np.moveaxis(tensor, axis, 0).reshape(len(channels), -1)[:, 0]
-        found += [
-            f"channel {channel.name}: tolerated {end} {limit:g} {channel.unit} is {value:.3g} in the tensor, the int8 "
-            f"input holds {clip.min:.3g} to {clip.max:.3g}; beyond it answers are flagged 'clipped'"
-            for channel, limit, value in zip(channels, at, by_channel, strict=True)
-            if not clip.min <= value <= clip.max
-        ]
-    return tuple(found)
+def _require_names(what: str, given: Tensors, wanted: list[str]) -> None:
+    if sorted(given) != sorted(wanted):
+        raise ConfigurationError(
+            subject=f"reference, {what}", found=", ".join(name or "one array" for name in given) or "none",
+            expected=f"an array for each of {', '.join(wanted)}", todo=f"name them in a table by {what}",
+        )  # fmt: skip
 
 
-def _answers(manifest: Manifest, tensor: NDArray[Any], infer: Infer) -> NDArray[np.float64]:
-    name = manifest.inputs[0].tensor
-    parts = [
-        answer_rows(manifest, infer({name: tensor[start : start + _ROWS_A_RUN]}))[0][manifest.outputs[0].name]
-        for start in range(0, len(tensor), _ROWS_A_RUN)
-    ]
-    return np.concatenate(parts)
+def _array(named: ArrayNames, tensor: str) -> str:
+    return named if isinstance(named, str) else named.get(tensor, tensor)
+
+
+def _output_limit(model: Model, tensor: str) -> float:
+    """Another number format than the framework's may move an answer; by how much, the author says for whole numbers."""
+    tolerance = next(iter(model.variant.tolerances.values()))
+    if tolerance.kind == "steps" and tensor not in model.variant.output_scale:
+        return max(LIMIT, float(tolerance.steps or 0))
+    return _FLOAT16_LIMIT if model.variant.precision == "float16" else LIMIT
 
 
 def _allowed(tolerance: Tolerance, step: float) -> float:
@@ -141,4 +221,9 @@ def _allowed(tolerance: Tolerance, step: float) -> float:
 
 
 def _largest(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
-    return float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max())
+    """The largest difference of two arrays; of texts 1 where one differs, and NaN equals NaN."""
+    if ours.dtype.kind in "OU" or theirs.dtype.kind in "OU":
+        return float((ours.astype(str) != theirs.astype(str)).any())
+    left, right = ours.astype(np.float64), theirs.astype(np.float64)
+    off = np.where(np.isnan(left) & np.isnan(right), 0.0, np.abs(left - right))
+    return float(off.max(initial=0.0))

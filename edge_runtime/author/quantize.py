@@ -45,8 +45,17 @@ def evenly_spaced(cases: int, wanted: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, cases - 1, min(cases, wanted)).round().astype(np.int64))
 
 
-def quantize(graph: Graph, tensors: NDArray[Any], *, subject: str, ranges: str | None = None) -> Quantized:
-    """Quantize by the recipe; ``tensors`` are the model's input ``(cases, ...)`` to take the ranges from.
+def quantize(
+    graph: Graph,
+    tensors: Mapping[str, NDArray[Any]],
+    *,
+    subject: str,
+    ranges: str | None = None,
+    axes: Mapping[str, int] | None = None,
+) -> Quantized:
+    """Quantize by the recipe; ``tensors`` are the model's inputs by name, ``(cases, ...)``, to take the ranges from.
+
+    ``axes`` says where a state has its batch dimension; any other input has it first.
 
     ``ranges`` are those of an earlier build: with them nothing is measured, so that the bytes do not depend on how
     this machine's CPU rounds the float model.
@@ -69,7 +78,7 @@ def quantize(graph: Graph, tensors: NDArray[Any], *, subject: str, ranges: str |
         try:
             quant_pre_process(source, prepared, skip_symbolic_shape=True)
             ort.quantize_static(
-                prepared, result, _Rows(graph.inputs[0].name, tensors),
+                prepared, result, _Rows(tensors, axes or {}, 1 if _is_fixed(graph) else _ROWS_A_RUN),
                 quant_format=ort.QuantFormat.QDQ, activation_type=ort.QuantType.QUInt8, weight_type=ort.QuantType.QInt8,
                 per_channel=True, reduce_range=True, calibrate_method=ort.CalibrationMethod.MinMax,
                 calibration_cache_path=cache,
@@ -82,7 +91,10 @@ def quantize(graph: Graph, tensors: NDArray[Any], *, subject: str, ranges: str |
             ) from error  # fmt: skip
         # The quantizer writes its ranges in the order of a set, another one in each process.
         measured = json.dumps(json.loads(cache.read_text()), sort_keys=True)
-        return Quantized(clean_graph(result.read_bytes(), subject=f"{subject}, quantized"), measured)
+        made = clean_graph(
+            result.read_bytes(), subject=f"{subject}, quantized", one_by_one=_is_fixed(graph), batch_axes=axes
+        )
+        return Quantized(made, measured)
 
 
 def read_grid(graph: Graph) -> Grid:
@@ -109,7 +121,8 @@ def read_grid(graph: Graph) -> Grid:
                 clip[name] = ((held.min - int(zero)) * float(scale), (held.max - int(zero)) * float(scale))
         elif node.output[0] in outputs and scale is not None and scale.size == 1:
             scales[outputs[node.output[0]]] = _scale(
-                float(scale), values.get(node.input[2]) if len(node.input) > 2 else None
+                float(scale),
+                values.get(node.input[2]) if len(node.input) > 2 else None,  # noqa: PLR2004 - the third input
             )
         elif (weight := values.get(node.input[0])) is not None and weight.dtype == np.int8:
             widest = max(widest, int(np.abs(weight.astype(np.int16)).max(initial=0)))
@@ -131,12 +144,22 @@ def _origin(name: str, moved: Mapping[str, str]) -> str:
     return name
 
 
+def _is_fixed(graph: Graph) -> bool:
+    """Whether a batch is fixed at 1."""
+    return any(port.shape[:1] == (1,) for port in graph.inputs)
+
+
 class _Rows:
     """Calibration rows in batches, in the shape the quantizer asks for: ``get_next`` until None."""
 
-    def __init__(self, name: str, tensors: NDArray[Any]) -> None:
+    def __init__(self, tensors: Mapping[str, NDArray[Any]], axes: Mapping[str, int], rows: int) -> None:
+        cases = len(next(iter(tensors.values())))
         self._batches = iter(
-            {name: tensors[start : start + _ROWS_A_RUN]} for start in range(0, len(tensors), _ROWS_A_RUN)
+            {
+                name: np.ascontiguousarray(np.moveaxis(values[start : start + rows], 0, axes.get(name, 0)))
+                for name, values in tensors.items()
+            }
+            for start in range(0, cases, rows)
         )
 
     def get_next(self) -> dict[str, NDArray[Any]] | None:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime import __version__
-from edge_runtime.author.contract import told
+from edge_runtime.author.mistake import told
 from edge_runtime.engine.session import distributions, version
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Frozen, Sha256
@@ -47,32 +47,38 @@ class Proof(Frozen):
 
 
 class Metrics(Frozen):
-    """Errors on the test split, in the output's unit; the int8 ones where the build quantized."""
+    """Errors of one output on the test split, in its unit; of a label the share of right ones.
+
+    ``float32`` is the source model, ``bundle`` what ships; the differences are between the two.
+    """
 
     unit: str
     cases: int
     mae_float32: FiniteFloat | None = None
     mae_bundle: FiniteFloat | None = None
-    mean_difference: FiniteFloat
-    max_difference: FiniteFloat
+    mean_difference: FiniteFloat | None = None
+    max_difference: FiniteFloat | None = None
+    accuracy_float32: FiniteFloat | None = None
+    accuracy_bundle: FiniteFloat | None = None
+    labels_changed: int | None = None
 
 
 class Record(Frozen):
-    """The whole of build.json."""
+    """The whole of build.json; ``calibration`` is by variant, ``metrics`` by variant and output."""
 
     schema_: Literal["edge-runtime/build/1"] = Field(default=RECORD_SCHEMA, alias="schema")
     bundle: Built
     tools: dict[str, str]
     inputs: dict[str, Sha256]
-    calibration: CalibrationRecord | None = None
+    calibration: dict[str, CalibrationRecord] = Field(default={})
     proof: Proof
-    metrics: Metrics | None = None
+    metrics: dict[str, dict[str, Metrics]] = Field(default={})
     warnings: tuple[str, ...] = ()
 
 
 def encode_record(record: Record) -> bytes:
     """The bytes of build.json: UTF-8, two blanks, sorted keys, final newline."""
-    raw = record.model_dump(mode="json", by_alias=True)
+    raw = record.model_dump(mode="json", by_alias=True, exclude_none=True)
     return (json.dumps(raw, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 

@@ -12,20 +12,23 @@ from edge_runtime.device.profiles import load_profile
 from edge_runtime.run.boot import Setting, boot
 
 
-def boot_failures(files: Mapping[str, bytes]) -> tuple[str, ...]:
+def boot_failures(files: Mapping[str, bytes], variant: str | None = None) -> tuple[str, ...]:
     """A line for each required check that the bundle of these files fails at boot; none where it may serve.
+
+    ``variant`` is the one a device's profile would name; without, the first that fits.
 
     Raises:
         ConfigurationError: no shipped device profile fits this machine.
 
     """
     machine = probe()
-    setting = Setting(machine, load_profile(None, machine, [data_folder("device_profiles")]), __version__)
+    profile = load_profile(None, machine, [data_folder("device_profiles")])
+    setting = Setting(machine, profile.model_copy(update={"variant": variant}), __version__)
     with tempfile.TemporaryDirectory(prefix="edge-runtime-build-") as name:
         folder = Path(name) / "bundle"
         write_directory(files, folder)
         booted = boot(folder, setting)
     return tuple(
-        f"boot, {check.id}: {check.measured}; expected {check.limit}; {check.hint}"
+        f"boot{f' of {variant}' if variant else ''}, {check.id}: {check.measured}; expected {check.limit}; {check.hint}"
         for check in booted.report.failures(frozenset({"required"}))
     )

@@ -42,16 +42,16 @@ raw = "raw"
 tensor = "tensor"
 output = "answered"
 
-[input]
+[[input]]
 axes = ["batch", "channel", "time"]
 
-[[channel]]
+[[input.channel]]
 name = "air_temperature"
 unit = "Cel"
 tolerated = [-30, 50]
 physical = [-60, 60]
 
-[[channel]]
+[[input.channel]]
 name = "relative_humidity"
 unit = "%"
 tolerated = [0, 100]
@@ -61,7 +61,7 @@ physical = [0, 105]
 length = 3
 period_s = 60
 
-[[preprocess]]
+[[input.preprocess]]
 step = "standardize"
 mean = [20.0, 50.0]
 std = [10.0, 25.0]

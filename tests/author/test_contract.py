@@ -2,14 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from edge_runtime.author.contract import Contract, _models, load_contract
+from edge_runtime.author.contract import Contract, load_contract
+from edge_runtime.author.mistake import models_in
 from edge_runtime.errors import ConfigurationError
 from tests.author.conftest import Pack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("name", ["frost", "dewpoint"])
+@pytest.mark.parametrize("name", ["frost", "dewpoint", "digits"])
 def test_the_examples_load(name: str) -> None:
     assert load_contract(EXAMPLES / name / "contract.toml").id == name
 
@@ -17,7 +18,11 @@ def test_the_examples_load(name: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('unit = "Cel"\ntol', 'unit = "TODO"\ntol', "channel.0.unit: found TODO; expected the unit the values are in"),
+        (
+            'unit = "Cel"\ntol',
+            'unit = "TODO"\ntol',
+            "input.0.channel.0.unit: found TODO; expected the unit the values are in",
+        ),
         ('licence = "CC0-1.0"', 'licence = "todo"', "provenance.licence: found TODO"),
         ("tolerated = [-30", "tolerrated = [-30", "unknown key 'tolerrated'; expected 'tolerated' perhaps"),
         ("security_version = 1", "securityversion = 1", "unknown key 'securityversion'; expected 'security_version'"),
@@ -30,17 +35,43 @@ def test_the_examples_load(name: str) -> None:
             "zzz = 1\nmemory_mb = 4000",
             "unknown key 'zzz'; expected one of latency_p99_ms,",
         ),
-        ('unit = "Cel"\ntol', 'unit = "C"\ntol', "channel.0.unit: found 'C'; expected a UCUM unit"),
+        ('unit = "Cel"\ntol', 'unit = "C"\ntol', "input.0.channel.0.unit: found 'C'; expected a UCUM unit"),
         ('unit = "Cel"\npost', 'unit = "degC"\npost', "output.0.unit: found 'degC'"),
         ("count = 24", "count = 23", "goldens.count: found 23; expected Input should be greater"),
+        ('unit = "Cel"\ntol', "tol", "input.0.channel.0.unit: found nothing; expected the unit its values are in"),
+        ("physical = [-60, 60]", "", "input.0.channel.0.physical: found nothing; expected [lowest, highest]"),
+        (
+            "physical = [-60, 60]",
+            'unknown = "x"\nphysical = [-60, 60]',
+            "unknown: found 'x'; expected one of its categories",
+        ),
+        ("count = 24", "count = 24\nsamples = 6", "goldens.samples: found 6; expected only with a [[state]]"),
+        (
+            "[needs]",
+            '[[variant]]\nname = "cpu_int8"\nprecision = "int8"\n[needs]',
+            "variant: found two called cpu_int8",
+        ),
+        (
+            "[needs]",
+            '[[state]]\ninput = "h"\noutput = "g"\n[needs]',
+            "input.0.tensor: found nothing; expected the name",
+        ),
+        ("[needs]", '[preprocess_onnx]\nfile = "p.onnx"\n[needs]', "preprocess_onnx: found steps beside it"),
+        (
+            'values = "train"',
+            'values = { air_temperature = "a" }',
+            "data.train.values: found no array for relative_humidity",
+        ),
+        ('target = "train_y"', 'target = { lows = "train_y" }', "unknown key 'lows'; expected 'low' perhaps"),
+        ('raw = "raw"', 'raw = { air_temperatur = "a" }', "reference.raw.air_temperatur: found unknown key"),
         ('precision = "int8"', 'precision = "int4"', "precision: found 'int4'"),
         ('version = "1.2.3"', 'version = "1.2"', "version: found '1.2'"),
         ('description = "two', 'descriptio = "two', "unknown key 'descriptio'; expected 'description' perhaps"),
-        ("tolerated = [-30, 50]", "tolerated = [-30]", "channel.0.tolerated.1: found nothing"),
+        ("tolerated = [-30, 50]", "tolerated = [-30]", "input.0.channel.0.tolerated.1: found nothing"),
         ("[window]\nlength = 3\nperiod_s = 60\n", "", "window: found no [window]"),
-        ('axes = ["batch", "channel", "time"]', 'axes = ["channel", "batch", "time"]', "input.axes: found"),
+        ('axes = ["batch", "channel", "time"]', 'axes = ["channel", "batch", "time"]', "input.0.axes: found"),
         ('axes = ["case", "channel", "time"]', 'axes = ["case", "time", "time"]', "data.axes: found"),
-        ('step = "standardize"', 'step = "fit"', "preprocess.0"),
+        ('step = "standardize"', 'step = "fit"', "input.0.preprocess.0"),
         ("count = 24", 'count = 24\nunits = { air_temperature = ["m"] }', "found 'm' (m measures length"),
         ("count = 24", 'count = 24\nunits = { air_temperature = ["[degF]"] }', "found '[degF]' first; expected 'Cel'"),
         ("count = 24", 'count = 24\nunits = { air_temp = ["Cel"] }', "expected 'air_temperature' perhaps"),
@@ -79,4 +110,4 @@ def test_the_page_on_contracts_shows_the_frost_contract_and_names_every_key() ->
     while models:
         for name, field in models.pop().model_fields.items():
             assert name in explained, name
-            models += _models(field)
+            models += models_in(field)

@@ -57,7 +57,7 @@ def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
         load_contract(out)
     reference = "../" * 20 + str(DEWPOINT / "reference.npz").lstrip("/")
     known = tomllib.loads((DEWPOINT / "contract.toml").read_text())
-    step = known["preprocess"][0]
+    step = known["input"][0]["preprocess"][0]
     filled = fill(text, [
         ('description = "TODO"', 'description = "one reading -> dew point"'),
         ('checkpoint = "TODO"', 'checkpoint = "dewpoint"'),
@@ -72,7 +72,7 @@ def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
             for unit, band in (("Cel", "[-60, 60]"), ("%", "[0, 105]"), ("hPa", "[500, 1100]"))
             for old, new in (('unit = "TODO"', f'unit = "{unit}"'), ('physical = ["TODO", "TODO"]', f"physical = {band}"))
         ),
-        ("# [[preprocess]]\n# step", "[[preprocess]]\nstep"),
+        ("# [[input.preprocess]]\n# step", "[[input.preprocess]]\nstep"),
         ("# mean = [", f"mean = {step['mean']} # ["), ("# std = [", f"std = {step['std']} # ["),
         ('meaning = "TODO"', 'meaning = "dew point"'), ('unit = "TODO"', 'unit = "Cel"'),
     ])  # fmt: skip
@@ -80,8 +80,9 @@ def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
     out.write_text(filled)
     built = build(out, None, lambda _: None)
     assert built.failures == ()
-    assert built.record.metrics is not None
-    assert built.record.metrics.mae_bundle is not None  # target and test split were found by themselves
+    assert (
+        built.record.metrics["cpu_float32"]["dew_point"].mae_bundle is not None
+    )  # target and test split were found by themselves
 
 
 def test_the_draft_of_the_frost_model_shows_what_the_data_says(tmp_path: Path) -> None:
@@ -91,11 +92,12 @@ def test_the_draft_of_the_frost_model_shows_what_the_data_says(tmp_path: Path) -
     assert raw["data"]["axes"] == known["data"]["axes"]
     for role in ("train", "validation", "test"):
         assert raw["data"][role] == known["data"][role]
-    assert raw["input"]["axes"] == known["input"]["axes"]
+    assert raw["input"][0]["axes"] == known["input"][0]["axes"]
     assert raw["window"]["length"] == 24
-    assert [one["stuck_after"] for one in raw["channel"]] == [one["stuck_after"] for one in known["channel"]]
-    assert {one["unit"] for one in raw["channel"]} == {"TODO"}
-    assert raw["channel"][0]["trained"] == pytest.approx([-10, 34.4], abs=8)
+    drafted, stated = (one["input"][0]["channel"] for one in (raw, known))
+    assert [one["stuck_after"] for one in drafted] == [one["stuck_after"] for one in stated]
+    assert {one["unit"] for one in raw["input"][0]["channel"]} == {"TODO"}
+    assert raw["input"][0]["channel"][0]["trained"] == pytest.approx([-10, 34.4], abs=8)
     assert raw["output"][0]["tensor"] == known["output"][0]["tensor"]
     assert len(re.findall(r"^# lowest .*50 % .*highest ", text, re.MULTILINE)) == 5
     with pytest.raises(ConfigurationError, match="found TODO"):
@@ -108,8 +110,8 @@ def test_a_csv_gives_names_rate_gaps_and_runs(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("\n".join(rows), encoding="utf-8")
     text = init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
     raw = tomllib.loads(text)
-    assert [one["name"] for one in raw["channel"]] == ["air_temp_c", "rh"]
-    assert raw["channel"][0]["trained"] == [20.5, 22.5]
+    assert [one["name"] for one in raw["input"][0]["channel"]] == ["air_temp_c", "rh"]
+    assert raw["input"][0]["channel"][0]["trained"] == [20.5, 22.5]
     assert raw["data"]["file"] == "TODO"
     assert "12 cases, from log.csv; left out, not numbers: note." in text
     assert "one sample every 60 s" in text
@@ -121,10 +123,10 @@ def test_a_csv_gives_names_rate_gaps_and_runs(tmp_path: Path) -> None:
 def test_a_csv_without_heading_and_a_window(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("1,5\n1,6\n2,7\n")
     raw = tomllib.loads(init(windows_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))
-    assert [one["name"] for one in raw["channel"]] == ["channel_0", "channel_1"]
+    assert [one["name"] for one in raw["input"][0]["channel"]] == ["channel_0", "channel_1"]
     assert raw["window"] == {"length": 3, "hop": 1}
     assert raw["id"] == "tiny-model"
-    assert raw["input"]["axes"] == ["batch", "channel", "time"]
+    assert raw["input"][0]["axes"] == ["batch", "channel", "time"]
 
 
 def test_npz_names_times_and_structured_arrays(tmp_path: Path) -> None:
@@ -132,11 +134,11 @@ def test_npz_names_times_and_structured_arrays(tmp_path: Path) -> None:
     values = np.arange(40.0).reshape(20, 2)
     np.savez(tmp_path / "named.npz", x=values, columns=np.array(["A b", "C"]), when=times)
     text = init(csv_model(tmp_path), tmp_path / "named.npz", tmp_path / "one.toml")
-    assert [one["name"] for one in tomllib.loads(text)["channel"]] == ["a_b", "c"]
+    assert [one["name"] for one in tomllib.loads(text)["input"][0]["channel"]] == ["a_b", "c"]
     assert "every 10 s" in text
     np.savez(tmp_path / "fields.npz", x=np.array([(1.0, 2.0), (3.0, 5.0)], dtype=[("t_air", "f8"), ("rh", "f4")]))
     text = init(csv_model(tmp_path), tmp_path / "fields.npz", tmp_path / "two.toml")
-    assert [one["name"] for one in tomllib.loads(text)["channel"]] == ["t_air", "rh"]
+    assert [one["name"] for one in tomllib.loads(text)["input"][0]["channel"]] == ["t_air", "rh"]
 
 
 def test_parquet_needs_pyarrow_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +164,7 @@ def test_parquet_is_read_through_pyarrow(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", module)
     (tmp_path / "log.parquet").write_bytes(b"PAR1")
     text = init(csv_model(tmp_path), tmp_path / "log.parquet", tmp_path / "contract.toml")
-    assert [one["name"] for one in tomllib.loads(text)["channel"]] == ["a", "b"]
+    assert [one["name"] for one in tomllib.loads(text)["input"][0]["channel"]] == ["a", "b"]
     assert "1 are missing" in text
     module.read_table = lambda _: 1 / 0  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="no readable Parquet"):

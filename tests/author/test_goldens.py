@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_runtime.author.goldens import choose_cases, corners, default_units, make_goldens, negative_goldens
+from edge_runtime.author.cases import choose_cases, corners, negative_goldens
+from edge_runtime.author.goldens import default_units, make_goldens
 from edge_runtime.bundle.golden import Goldens, decode, encode
+from edge_runtime.flow.line import Model
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel, Window
 from edge_runtime.spec.manifest import Manifest, parse
@@ -102,7 +104,7 @@ def test_frost_goldens_hold_what_they_must() -> None:
 def test_the_most_extreme_answers_and_those_at_a_threshold_are_chosen() -> None:
     manifest, _ = _bundle("frost")
     answers = np.random.default_rng(5).uniform(-5, 30, 64)
-    cases = choose_cases(manifest, np.zeros((64, 24, 5)), answers, 32)
+    cases = choose_cases(manifest, np.zeros((64, 24, 5)), {"low": answers}, 32, corners(manifest.channels, 24))
     assert len(cases.raw) == len(cases.origin) == 32
     picked = cases.origin[:24]
     assert cases.origin[24:] == (-1,) * 8
@@ -114,7 +116,9 @@ def test_the_most_extreme_answers_and_those_at_a_threshold_are_chosen() -> None:
 
 def test_few_reference_cases_are_all_taken() -> None:
     manifest, _ = _bundle("frost")
-    assert choose_cases(manifest, np.zeros((5, 24, 5)), np.arange(5.0), 32).origin == (0, 1, 2, 3, 4, *[-1] * 8)
+    ends = corners(manifest.channels, 24)
+    found = choose_cases(manifest, np.zeros((5, 24, 5)), {"low": np.arange(5.0)}, 32, ends)
+    assert found.origin == (0, 1, 2, 3, 4, *[-1] * 8)
 
 
 def test_a_corner_that_would_round_out_of_the_physical_band_stays_in_the_contracts_unit() -> None:
@@ -129,10 +133,10 @@ def test_a_corner_that_would_round_out_of_the_physical_band_stays_in_the_contrac
         )
         model_input = manifest.inputs[0].model_copy(update={"channels": channels})
         narrowed = manifest.model_copy(update={"inputs": (model_input,)})
-        cases = choose_cases(narrowed, np.array([[[0.0, 50.0, 1000.0]]]), np.zeros(1), 7)
-        made = make_goldens(
-            narrowed, cases, lambda feeds: {"dew_point": feeds["reading"][:, :1]}, np.zeros((1, 1), np.float32), {}
-        )
+        ends = corners(channels, 1)
+        cases = choose_cases(narrowed, np.array([[[0.0, 50.0, 1000.0]]]), {"dew_point": np.zeros(1)}, 7, ends)
+        model = Model(narrowed, narrowed.variants[0], "", lambda feeds: {"dew_point": feeds["reading"][:, :1]})
+        made = make_goldens(model, cases, {"dew_point": np.zeros((1, 1), np.float32)}, {})
         to = [conversion(resolve(row[0]), resolve("Cel")) for row in made.units]
         values = [one.a * raw + one.b for one, raw in zip(to, made.raw[:, 0, 0], strict=True)]
         assert min(values) >= narrow.min

@@ -20,7 +20,7 @@ def graph() -> Graph:
 
 
 def test_the_recipe_gives_standard_operators_and_seven_bit_weights(graph: Graph) -> None:
-    made = quantize(graph, ROWS, subject="m").graph
+    made = quantize(graph, {"window": ROWS}, subject="m").graph
     assert made.opsets == {"ai.onnx": 18}
     assert {"QuantizeLinear", "DequantizeLinear"} <= set(made.operators)
     values = constants(parse_graph(made))
@@ -30,14 +30,14 @@ def test_the_recipe_gives_standard_operators_and_seven_bit_weights(graph: Graph)
 
 
 def test_a_quantized_model_shares_no_initializer(graph: Graph) -> None:
-    model = parse_graph(quantize(graph, ROWS, subject="m").graph)
+    model = parse_graph(quantize(graph, {"window": ROWS}, subject="m").graph)
     own = {tensor.name for tensor in model.graph.initializer}
     used = [name for node in model.graph.node for name in node.input if name in own]
     assert len(used) == len(set(used))
 
 
 def test_the_grid_is_what_the_model_does(graph: Graph) -> None:
-    made = quantize(graph, ROWS, subject="m").graph
+    made = quantize(graph, {"window": ROWS}, subject="m").graph
     grid = read_grid(made)
     low, high = grid.input_clip["window"]
     assert low <= ROWS.min() + 0.05
@@ -51,7 +51,7 @@ def test_the_grid_is_what_the_model_does(graph: Graph) -> None:
 
 
 def test_weights_beyond_seven_bits_are_measured(graph: Graph) -> None:
-    model = parse_graph(quantize(graph, ROWS, subject="m").graph)
+    model = parse_graph(quantize(graph, {"window": ROWS}, subject="m").graph)
     for tensor in model.graph.initializer:
         if tensor.name.endswith("_quantized") and tensor.data_type == tensor.INT8:
             tensor.raw_data = bytes([65]) + tensor.raw_data[1:]
@@ -64,16 +64,16 @@ def test_a_float_model_has_no_grid(graph: Graph) -> None:
 
 
 def test_ranges_of_an_earlier_build_are_used_instead_of_measuring(graph: Graph) -> None:
-    first = quantize(graph, ROWS, subject="m")
+    first = quantize(graph, {"window": ROWS}, subject="m")
     assert first.ranges == json.dumps(json.loads(first.ranges), sort_keys=True)
-    again = quantize(graph, ROWS * 5, subject="m", ranges=first.ranges)
+    again = quantize(graph, {"window": ROWS * 5}, subject="m", ranges=first.ranges)
     assert again == first
-    assert quantize(graph, ROWS * 5, subject="m") != first
+    assert quantize(graph, {"window": ROWS * 5}, subject="m") != first
 
 
 def test_what_the_quantizer_cannot_do_is_one_line(graph: Graph) -> None:
     with pytest.raises(BundleError, match=r"m: found onnxruntime's quantizer fails: .*; expected a model") as caught:
-        quantize(graph, ROWS[:, :1], subject="m")
+        quantize(graph, {"window": ROWS[:, :1]}, subject="m")
     assert "\n" not in str(caught.value)
 
 
