@@ -43,6 +43,13 @@ def put(values: Sequence[Any], place: int, value: Any) -> tuple[Any, ...]:
     return (*values[:place], value, *values[place + 1 :])
 
 
+def some(count: int) -> list[int]:
+    """The places of a list that are changed: all, or as many as `MAX_OF_A_LIST`, evenly spaced."""
+    if count <= MAX_OF_A_LIST:
+        return list(range(count))
+    return [int(at) for at in np.linspace(0, count - 1, MAX_OF_A_LIST).round()]
+
+
 def _of_inputs(subject: Subject, share: float) -> Made:
     for at, model_input in enumerate(subject.manifest.inputs):
         for name, changed in _changed_steps(model_input.steps, share):
@@ -84,7 +91,7 @@ def _changed_numbers(step: BaseModel, share: float, zero: float) -> Iterator[tup
 
 def _changed_list(step: BaseModel, field: str, values: tuple[Any, ...], off: float) -> Iterator[tuple[str, Any]]:
     """A list of numbers, or of filter sections, with one number of it changed."""
-    for place in _some(len(values)):
+    for place in some(len(values)):
         value = values[place]
         if isinstance(value, tuple):
             for inner, number in enumerate(value):
@@ -112,9 +119,3 @@ def _width(step: BaseModel, field: str, place: int | None) -> float:
 
 def _spread(output: Output) -> float:
     return next((step.std for step in output.postprocess if isinstance(step, Destandardize)), 0.0)
-
-
-def _some(count: int) -> list[int]:
-    if count <= MAX_OF_A_LIST:
-        return list(range(count))
-    return [int(at) for at in np.linspace(0, count - 1, MAX_OF_A_LIST).round()]

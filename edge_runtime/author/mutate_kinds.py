@@ -1,25 +1,32 @@
 """The closed list of mutant classes, and the page docs/mutants.md made from it; what is not in it is not counted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from edge_runtime.author import mutate_contract as contract
 from edge_runtime.author import mutate_model as model
 from edge_runtime.author import mutate_tensor as tensor
 from edge_runtime.author.mutate_constants import MAX_OF_A_LIST, constants
+from edge_runtime.author.mutate_line import Way
 from edge_runtime.author.mutate_subject import Kind, Mutant, Subject
 
 REST = 0.99
 PROOF_CASES = 10_000
 
+
+def _constants(subject: Subject, share: float) -> Iterator[tuple[str, Callable[[], Way]]]:
+    yield from constants(subject, share)
+    yield from model.prepared_constants(subject, share)
+
+
 KINDS = (
     Kind(
         "constant-1", "a constant 1 % off, up and down: each mean, std, min, max, clip end, factor, lookup value, filter "
-        "coefficient, level of a flag, fill and state's beginning; a zero by 1 % of the width that goes with it",
-        must=False, make=partial(constants, share=0.01),
+        "coefficient, level of a flag, fill, state's beginning and number in preprocess.onnx; a zero by 1 % of the width that goes with it",
+        must=False, make=partial(_constants, share=0.01),
     ),
-    Kind("constant-2", "the same, 2 % off", must=True, make=partial(constants, share=0.02)),
-    Kind("constant-5", "the same, 5 % off", must=True, make=partial(constants, share=0.05)),
+    Kind("constant-2", "the same, 2 % off", must=True, make=partial(_constants, share=0.02)),
+    Kind("constant-5", "the same, 5 % off", must=True, make=partial(_constants, share=0.05)),
     Kind(
         "unit", "a channel's contract unit, or an output's, exchanged for one that could be taken for it; a temperature "
         "converted as a difference, or the reverse", must=True, make=contract.sibling_units,

@@ -239,6 +239,6 @@ def _without(values: NDArray[Any], finite: NDArray[np.bool_]) -> NDArray[Any]:
 
 def _nothing(rows: Sequence[Any]) -> Any:
     """What fills the place of an answer that never comes, of the shape its neighbours have."""
-    if rows and isinstance(rows[0], tuple):
-        return (np.nan,) * len(rows[0])
-    return "" if rows and isinstance(rows[0], Labelled) else np.nan
+    if rows and isinstance(rows[0], Labelled):
+        return ""
+    return (np.nan,) * len(rows[0]) if rows and isinstance(rows[0], tuple) else np.nan

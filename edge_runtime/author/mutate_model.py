@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from edge_runtime.author.mutate_constants import some
 from edge_runtime.author.mutate_line import Way
 from edge_runtime.author.mutate_subject import Subject
 
@@ -33,6 +34,20 @@ def signs(subject: Subject) -> Made:
                     yield f"{node.op_type} {weight}", partial(_negated, subject, weight, zero)
         elif any(attribute.name in _ML_WEIGHTS for attribute in node.attribute):
             yield f"{node.op_type} {at}", partial(_negated_attributes, subject, at)
+
+
+def prepared_constants(subject: Subject, share: float) -> Made:
+    """Each real number in the author's own preprocessing, by ``share`` up and down; of a longer list, some."""
+    own = subject.manifest.preprocess_onnx
+    if own is None:
+        return
+    model = onnx.load_model_from_string(subject.files[own.model])
+    for number, tensor in enumerate(_real(model)):
+        values = numpy_helper.to_array(tensor).ravel()
+        for place in some(values.size):
+            for off in (share, -share) if values[place] else ():
+                name = f"{own.model}, {tensor.name or number} {place} {off:+.0%}"
+                yield name, partial(_prepared, subject, own.model, number, place, 1 + off)
 
 
 def zero_points(subject: Subject) -> Made:
@@ -94,6 +109,24 @@ def _values(model: ModelProto) -> Mapping[str, NDArray[Any]]:
 
 def _quantizers(model: ModelProto) -> Iterator[tuple[int, NodeProto]]:
     return ((at, node) for at, node in enumerate(model.graph.node) if node.op_type == "QuantizeLinear")
+
+
+def _real(model: ModelProto) -> list[TensorProto]:
+    """Every constant of real numbers, as the model holds it."""
+    held = [*model.graph.initializer]
+    held += [
+        a.t for node in model.graph.node if node.op_type == "Constant" for a in node.attribute if a.name == "value"
+    ]
+    return [tensor for tensor in held if tensor.data_type in (TensorProto.FLOAT, TensorProto.DOUBLE)]
+
+
+def _prepared(subject: Subject, file: str, number: int, place: int, factor: float) -> Way:
+    model = onnx.load_model_from_string(subject.files[file])
+    tensor = _real(model)[number]
+    values = numpy_helper.to_array(tensor).copy()
+    values.reshape(-1)[place] *= factor
+    tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    return subject.with_preparation(model.SerializeToString())
 
 
 def _negated(subject: Subject, weight: str, zero_point: str | None) -> Way:

@@ -15,6 +15,7 @@ from edge_runtime.author.mutate_subject import Subject, open_subject
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import encode as encode_goldens
 from edge_runtime.errors import BundleError
+from edge_runtime.spec.manifest import parse
 
 # What is looked through for each mutant that survives: more finds little more, and costs time.
 MAX_FROM_DATA = 2000
@@ -60,7 +61,11 @@ def strengthen(
     scoring = Scoring(subject, budget_s)
     goldens, counts = _in_order(subject), [0, 0]
     scored = scoring.score(goldens)
-    pools = [_from_data(subject, candidates), drawn(subject, MAX_DRAWN, _DRAW, ("tolerated", "trained"))]
+    most = max(1, _MAX_NUMBERS // max(1, goldens.raw[0].size))
+    pools = [
+        _from_data(subject, candidates, min(MAX_FROM_DATA, most)),
+        drawn(subject, min(MAX_DRAWN, most), _DRAW, ("tolerated", "trained")),
+    ]
     for _ in range(_ROUNDS):
         before = len(goldens)
         for at, pool in enumerate(pools):
@@ -75,6 +80,37 @@ def strengthen(
             break
     made = dict(files) | {subject.variant.goldens: encode_goldens(goldens)}
     return Strengthened(made, scored.score, *counts)
+
+
+@dataclass(frozen=True, slots=True)
+class AllStrengthened:
+    """The bundle's files with every variant's added goldens, and each variant's score by its name."""
+
+    files: Mapping[str, bytes]
+    scores: Mapping[str, MutationScore]
+
+    def failures(self) -> tuple[str, ...]:
+        """A line for each part of the bar that a variant does not meet."""
+        return tuple(f"{name}, {line}" for name, score in self.scores.items() for line in score.failures())
+
+
+def strengthen_variants(
+    files: Mapping[str, bytes],
+    candidates: Floats,
+    *,
+    float_models: Mapping[str, bytes] | None = None,
+    budget_s: float = 120.0,
+) -> AllStrengthened:
+    """`strengthen` for each variant of a bundle, ``budget_s`` each; ``float_models`` by variant, where they are known.
+
+    A bundle whose `failures` are empty has the same bytes each time: time that runs out is a failure.
+    """
+    made, scores = dict(files), {}
+    for variant in parse(files["manifest.json"]).variants:
+        float_model = (float_models or {}).get(variant.name)
+        one = strengthen(made, candidates, variant=variant.name, float_model=float_model, budget_s=budget_s)
+        made, scores[variant.name] = dict(one.files), one.score
+    return AllStrengthened(made, scores)
 
 
 def _chosen(subject: Subject, pool: Cases, scored: Scored, scoring: Scoring, most: int) -> Goldens | None:
@@ -105,7 +141,7 @@ def _greedy(kills: NDArray[np.bool_], most: int) -> list[int]:
     return chosen
 
 
-def _from_data(subject: Subject, candidates: Floats) -> Cases:
+def _from_data(subject: Subject, candidates: Floats, most: int) -> Cases:
     """The author's cases that the contract takes, evenly spread, their units taking turns."""
     manifest = subject.manifest
     shape = (subject.goldens.raw.shape[1], manifest.width)
@@ -126,9 +162,8 @@ def _from_data(subject: Subject, candidates: Floats) -> Cases:
     missing = np.isnan(candidates)
     fits = np.where(missing, may_miss, (low <= candidates) & (candidates <= high)).all(axis=(1, 2))
     rows = np.flatnonzero(fits)
-    if len(rows) > MAX_FROM_DATA:
-        rows = rows[np.linspace(0, len(rows) - 1, MAX_FROM_DATA).round().astype(np.intp)]
-    rows = rows[: max(1, _MAX_NUMBERS // max(1, shape[0] * shape[1]))]
+    if len(rows) > most:
+        rows = rows[np.linspace(0, len(rows) - 1, most).round().astype(np.intp)]
     # Each channel steps through its units at its own pace, so that any two of them meet in every combination.
     turns = np.arange(len(rows))[:, None] // 4 ** np.arange(len(manifest.channels))[None, :].clip(max=8)
     return in_units(subject, np.array(candidates[rows], np.float64), turns.astype(np.int64))

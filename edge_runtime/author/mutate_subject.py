@@ -63,6 +63,10 @@ class Subject:
         """The way with another model file."""
         return replace(self.way, model=self.way.model._replace(infer=_open(model, self.manifest)))
 
+    def with_preparation(self, model: bytes) -> Way:
+        """The way with another file of the author's own preprocessing."""
+        return replace(self.way, model=self.way.model._replace(prepare=_open(model, self.manifest)))
+
 
 class Mutant(NamedTuple):
     """One change: ``name`` says where, ``way`` makes the changed way when it is wanted, for a session takes its time."""

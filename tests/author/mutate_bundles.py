@@ -93,7 +93,7 @@ def state() -> dict[str, bytes]:
             {"step": "standardize", "mean": [10.0, 0.0], "std": [20.0, 2.0]},
         ],
     )
-    states = [
+    states: list[Raw] = [
         {"input": "fast", "output": "fast_next", "dtype": "float32", "shape": [2], "initial": 0.5},
         {"input": "slow", "output": "slow_next", "dtype": "float32", "shape": [2]},
     ]
@@ -143,18 +143,40 @@ def eight_bits() -> dict[str, bytes]:
     return bundle(made, onnx_model(nodes, {"x": (3, 4)}, {"y": (1,)}, weights, taken=TensorProto.UINT8), samples=1)
 
 
-EVERY = {"window": window, "picture": picture, "state": state, "eight_bits": eight_bits}
+def prepared() -> dict[str, bytes]:
+    """Two samples of two channels, standardized by the author's own preprocess.onnx."""
+    taken = kinds.taking(kinds.number("warmth"), kinds.number("other"), length=2)
+    taken |= {"shape": ["batch", 2, 2], "axes": ["batch", "channel", "time"]}
+    own = {"model": "preprocess.onnx", "input": "rows"}
+    made = kinds.manifest([taken], window={"length": 2, "period_s": 10.0}, preprocess_onnx=own)
+    before = [
+        helper.make_node("Sub", ["rows", "mean"], ["off"]),
+        helper.make_node("Div", ["off", "std"], ["unit"]),
+        helper.make_node("Transpose", ["unit"], ["x"], perm=[0, 2, 1]),
+    ]
+    constants = {"mean": np.array([5.0, 0.0], np.float32), "std": np.array([10.0, 20.0], np.float32)}
+    preparation = onnx_model(before, {"rows": (2, 2)}, {"x": (2, 2)}, constants)
+    nodes = [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["y"])]
+    model = onnx_model(nodes, {"x": (2, 2)}, {"y": (1,)}, _random({"w": (4, 1)}, 1.0))
+    return bundle(made, model, preparation=preparation)
 
 
-def bundle(manifest: Manifest, model: bytes, *, count: int = 40, samples: int | None = None) -> dict[str, bytes]:
+EVERY = {"window": window, "picture": picture, "state": state, "eight_bits": eight_bits, "prepared": prepared}
+
+
+def bundle(
+    manifest: Manifest, model: bytes, *, count: int = 40, samples: int | None = None, preparation: bytes | None = None
+) -> dict[str, bytes]:
     """The bundle's files with ``count`` random goldens of its own answers."""
     samples = samples or manifest.length
-    right = Way(Model(manifest, manifest.variants[0], "", open_session(model)))
+    prepare = open_session(preparation) if preparation else None
+    right = Way(Model(manifest, manifest.variants[0], "", open_session(model), prepare))
     blank = _blank(manifest, samples)
     made, answered = goldens_of(right, drawn(Subject({}, right, blank, None), count, 77, ("tolerated", "trained")))
     stored = picked(made, np.flatnonzero(answered))
     variant = manifest.variants[0]
-    return {"manifest.json": encode_manifest(manifest), variant.model: model, variant.goldens: encode(stored)}
+    made_files = {"manifest.json": encode_manifest(manifest), variant.model: model, variant.goldens: encode(stored)}
+    return made_files | ({"preprocess.onnx": preparation} if preparation else {})
 
 
 def _blank(manifest: Manifest, samples: int) -> Goldens:

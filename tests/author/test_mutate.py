@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from edge_runtime.author.mutate import MutationScore, Scoring, score
 from edge_runtime.author.mutate_command import main
@@ -14,8 +15,8 @@ from edge_runtime.author.mutate_equal import Kin
 from edge_runtime.author.mutate_judge import Judge, picked
 from edge_runtime.author.mutate_kinds import KINDS, mutants
 from edge_runtime.author.mutate_line import cases_of, publish, walk
-from edge_runtime.author.mutate_strengthen import strengthen
-from edge_runtime.author.mutate_subject import open_subject
+from edge_runtime.author.mutate_strengthen import strengthen, strengthen_variants
+from edge_runtime.author.mutate_subject import Mutant, open_subject
 from edge_runtime.bundle.golden import decode, encode
 from edge_runtime.errors import BundleError, ConfigurationError
 from edge_runtime.run.goldens import passage
@@ -35,6 +36,7 @@ EQUIVALENT = {
     "picture": {"unit: picture as a difference"},
     "state": {},
     "eight_bits": {},
+    "prepared": {},
 }  # fmt: skip
 BEYOND = {
     "window": {f"constant-{share}: out, cold 1, off {sign}{share}%" for share in (1, 2, 5) for sign in "+-"},
@@ -198,6 +200,47 @@ def test_without_cases_to_add_the_bar_is_not_met() -> None:
     made = strengthen(cut("window", [0]), np.empty((0, 4, 3)), max_added=1)
     assert made.from_drawn == 1
     assert any("must be noticed" in line for line in made.score.failures())
+
+
+def test_every_variant_is_strengthened_by_itself() -> None:
+    units = open_subject(files("prepared")).goldens.units
+    first = cut("prepared", [units.index(("Cel", "Cel"))])
+    manifest = json.loads(first["manifest.json"])
+    [variant] = manifest["variants"]
+    manifest["variants"].append(variant | {"name": "second", "model": "second.onnx", "goldens": "second.npz"})
+    manifest["must_understand"] = sorted({*manifest["must_understand"], "variants"})
+    twice = first | {
+        "manifest.json": json.dumps(manifest).encode(), "second.onnx": first["model.onnx"],
+        "second.npz": first["golden.npz"],
+    }  # fmt: skip
+    made = strengthen_variants(twice, np.empty((0, 2, 2)))
+    assert list(made.scores) == ["cpu_float32", "second"]
+    assert made.failures() == ()
+    assert made.files["golden.npz"] == made.files["second.npz"] != first["golden.npz"]
+    weak = strengthen_variants(twice, np.empty((0, 2, 2)), budget_s=1e-9)
+    assert [line.split(",")[0] for line in weak.failures()] == ["cpu_float32", "second"]
+
+
+def test_a_model_that_cannot_run_gives_no_answer() -> None:
+    subject = open_subject(files("prepared"))
+    other = mutate_bundles.window()["model.onnx"]
+    judge = Judge(subject, subject.goldens)
+    assert judge.verdict(Mutant("variant", "other", lambda: subject.with_model(other))) == ("boot", True)
+    assert judge.verdict(Mutant("variant", "no model", lambda: subject.with_model(b"no"))) == ("boot", True)
+
+
+def test_a_case_without_an_answer_differs() -> None:
+    subject = open_subject(files("picture"))
+    blind = dataclasses.replace(subject.way, tensors=lambda fed: {n: _holed(v) for n, v in fed.items()})
+    differing = Judge(subject, subject.goldens).differing(blind)
+    assert differing[1]
+    assert not np.delete(differing, 1).any()
+
+
+def _holed(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    holed = values.copy()
+    holed[1] = np.nan
+    return holed
 
 
 def test_candidates_of_another_length_are_refused() -> None:
