@@ -106,7 +106,7 @@ class Contract:
         values: list[float] = []
         flags = 0
         for value, rule in zip(reading.values, rules, strict=True):
-            if value is None or type(rule) is not _Rule:
+            if (type(value) is not float and type(value) is not int) or type(rule) is not _Rule:
                 return self._refused(len(values), value, rule)
             a, b, trained_min, trained_max, tolerated_min, tolerated_max, physical_min, physical_max, bits, _ = rule
             y = a * value + b

@@ -185,9 +185,7 @@ class OpenModel:
 
     def _take(self, name: str, value: Value) -> tuple[Any, str | None]:
         unit = None
-        if isinstance(value, tuple) and not isinstance(value, Gridded):
-            if len(value) != 2 or not isinstance(value[1], str):  # noqa: PLR2004 -- a number and its unit
-                self._refuse("not_a_number", f"channel {name}", _shown(value), "(number, unit)", "give the two")
+        if type(value) is tuple and len(value) == 2 and isinstance(value[1], str):  # noqa: PLR2004 -- a number and its unit
             value, unit = value
         if value is None or name not in self._numbers:
             return value, unit  # an array or a word is judged by the contract itself

@@ -175,7 +175,10 @@ def test_a_spectrum_without_its_grid_is_refused_naming_the_grid(grid):
     [
         (JSON, {"read": "columns", "count": 2}),
         (CsvDecode(format="csv", columns=("v",)), {"read": "list"}),
-        (CsvDecode(format="csv", columns=("v", "x"), separator=";"), {"read": "base64", "dtype": "uint8", "grid_field": "x", "grid_unit": "nm"}),
+        (
+            CsvDecode(format="csv", columns=("v", "x")),
+            {"read": "base64", "dtype": "uint8", "grid_field": "x", "grid_unit": "nm"},
+        ),
         (PatternDecode(format="pattern", pattern="{v:word}"), {"read": "list"}),
         (PatternDecode(format="pattern", pattern="{v:word}"), {"read": "columns", "count": 2}),
         (PatternDecode(format="pattern", pattern="{v:number}"), {"read": "base64", "dtype": "uint8"}),

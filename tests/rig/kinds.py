@@ -12,7 +12,8 @@ from edge_runtime.flow.line import Infer, Line, Model
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, features_used
-from tests.rig import tiny
+
+from . import tiny
 
 Raw = dict[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
