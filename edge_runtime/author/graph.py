@@ -229,6 +229,10 @@ def _free_name(name: str, number: int, taken: set[str]) -> str:
 
 
 def _require_batch(graph: Graph, subject: str, axes: Mapping[str, int], *, one_by_one: bool) -> None:
+    names = [port.name for port in (*graph.inputs, *graph.outputs)]
+    absent = next((name for name in axes if name not in names), None)
+    if absent is not None:
+        raise _refused(subject, f"no tensor {absent!r}", f"one of {', '.join(names)}", "correct the [[state]]")
     for port in (*graph.inputs, *graph.outputs):
         at = axes.get(port.name, 0)
         first = port.shape[at] if at < len(port.shape) else None
