@@ -161,6 +161,17 @@ COMMANDS: Final = (
         (_CONFIG, _JSON),
     ),
     Command(
+        "init",
+        "draft a contract.toml from a model and data, with a TODO for what only its author knows",
+        "edge-runtime init model.onnx --data data.npz",
+        "edge_runtime.author.init_command",
+        (
+            Flag("MODEL", "the exported ONNX model"),
+            Flag("--data", "the raw values it was trained on: .npz, .csv or .parquet", "FILE"),
+            Flag("--out", "the draft (default: %(default)s)", "FILE", "contract.toml"),
+        ),
+    ),
+    Command(
         "build",
         "make a bundle from contract.toml, an exported ONNX model and data",
         "edge-runtime build examples/frost/contract.toml --out bundles/frost",

@@ -10,7 +10,7 @@ from edge_runtime.author.draft import draft
 from edge_runtime.author.draft_data import read_table
 from edge_runtime.author.lint_files import recognise
 from edge_runtime.author.lint_nodes import parse_model
-from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
+from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, UsageError
 
 _MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
 _DEFAULT_OUT = "contract.toml"
@@ -23,8 +23,14 @@ def main(args: Namespace) -> int:
         ConfigurationError: a file cannot be read, or the draft's place is taken.
         BundleError: the model is no ONNX file, or does not fit the data.
         DeviceError: Parquet without pyarrow, or the disk refuses.
+        UsageError: no data.
 
     """
+    if not args.data:
+        raise UsageError(
+            subject="command line of `edge-runtime init`", found="no --data", expected="--data FILE",
+            todo="give the raw values the model was trained on: .npz, .csv or .parquet",
+        )  # fmt: skip
     model, data, out = Path(args.model), Path(args.data), Path(args.out or _DEFAULT_OUT)
     if out.exists():
         raise _taken(out)
