@@ -92,7 +92,7 @@ def readings(draw: st.DrawFn, manifest: Manifest) -> list[Reading]:
 
 _ABSURD: st.SearchStrategy[Any] = st.none() | st.sampled_from([
     float("nan"), float("inf"), 1e300, -1e300, "", "violet", [], [[]], [1, [2]], {}, True, b"x", Gridded([1], [2]),
-    Gridded("a", None),
+    Gridded("a", None),  # type: ignore[arg-type]
 ])  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def _single(draw: st.DrawFn, name: str, dtype: str) -> Raw:
         stuck = {"stuck_after": 2} if draw(st.booleans()) else {}
         return kinds.number(name, **policy, **stuck)
     if form == "category":
-        return kinds.category(name, **policy, **({"unknown": 0} if draw(st.booleans()) else {}))
+        return kinds.category(name) | policy | ({"unknown": 0} if draw(st.booleans()) else {})
     if policy.get("when_missing") == "pass" and dtype[0] != "f":
         policy = {}
     return kinds.opaque(name, dtype=dtype, **policy)
