@@ -106,7 +106,13 @@ def _refuse_number(
         except ValueError:
             refused.append((binding.field, raw))
     field, raw = refused[0]
-    return Rejection("not_a_number", f"{conversions.place} {field!r}", quote(raw), conversions.number_expected)
+    return Rejection(
+        "not_a_number",
+        f"{conversions.place} {field!r}",
+        quote(raw),
+        conversions.number_expected,
+        _hint(raw, conversions),
+    )
 
 
 def _found(raw: object) -> str:
@@ -156,3 +162,14 @@ def _make_status(
         return Rejection("bad_status", subject, _found(raw), expected)
 
     return check_status
+
+
+def _hint(raw: Any, conversions: Conversions) -> str:
+    """What to do about a cell that is no number, for who wrote the device file; the other formats have no such keys."""
+    if conversions.place != "column" or not isinstance(raw, str):
+        return ""
+    if not any(one.isdigit() for one in raw):
+        return "if it means that there is no value, list it in decode.missing"
+    if "," in raw and "comma" not in conversions.number_expected:
+        return 'if its comma is the decimal mark, set decode.decimal = ","'
+    return "look at what the sender writes there: a number alone, its unit stands in device.toml"
