@@ -195,3 +195,7 @@ def test_what_passes_the_physical_band_is_a_number_in_the_tensor(physical, step,
     assert end in refused(one)
     one["preprocess"] = [{"step": "clip", "min": [-50.0] * 2, "max": [50.0] * 2}]
     assert parse(json.dumps(one).encode())
+
+
+def test_a_floor_stays_a_number_that_every_json_reader_has():
+    assert "security_version" in refused(raw() | {"security_version": 2**53})
