@@ -96,7 +96,7 @@ def make_assemble(
                 [number(get(row)) for get in getters] if are_numbers else [_read(row, *one) for one in parts]
             )
         except ValueError:
-            return _refuse_value(row, parts, conversions.place)
+            return _refuse_value(row, parts, conversions)
         time_ns: int | Rejection | None = None
         if read_time is not None and get_time is not None:
             time_ns = read_time(get_time(row))
@@ -155,11 +155,13 @@ def _read(row: Row, part: _Part, grid: _Part | None) -> Value:
     return Gridded(value, places)
 
 
-def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], place: str) -> Rejection:
+def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], conversions: Conversions) -> Rejection:
     """Find the field that cannot be read; one of them was refused a moment ago."""
     refused = [one for pair in parts for one in pair if one is not None and not _is_readable(row, one, pair[1])]
     part = refused[0]
-    return Rejection("not_a_number", f"{place} {part.field!r}", part.shown(part.get(row)), part.expected)
+    raw = part.get(row)
+    subject = f"{conversions.place} {part.field!r}"
+    return Rejection("not_a_number", subject, part.shown(raw), part.expected, _hint(raw, conversions))
 
 
 def _is_readable(row: Row, part: _Part, grid: _Part | None) -> bool:
@@ -216,3 +218,14 @@ def _make_status(
         return Rejection("bad_status", subject, _found(raw), expected)
 
     return check_status
+
+
+def _hint(raw: Any, conversions: Conversions) -> str:
+    """What to do about a cell that is no number, for who wrote the device file; the other formats have no such keys."""
+    if conversions.place != "column" or not isinstance(raw, str):
+        return ""
+    if not any(one.isdigit() for one in raw):
+        return "if it means that there is no value, list it in decode.missing"
+    if "," in raw and "comma" not in conversions.number_expected:
+        return 'if its comma is the decimal mark, set decode.decimal = ","'
+    return "look at what the sender writes there: a number alone, its unit stands in device.toml"

@@ -309,4 +309,6 @@ class Lane:
             text += f" {self._lost_bytes} bytes were lost to a full queue."
         if not self.line.ledger.accepted and self._seen_bytes > SUSPECT_BYTES and self._seen_text < _TEXT_SHARE:
             text += f" No valid frame in {self._seen_bytes} bytes, mostly unprintable: wrong baud rate or parity?"
+        elif not self.line.ledger.received and self._seen_bytes > SUSPECT_BYTES:
+            text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
         return text

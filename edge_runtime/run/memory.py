@@ -1,5 +1,6 @@
 """boot.json, what a device knows of bundles across restarts: floors and last passes; it decides on neither."""
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ def read_memory(folder: Path) -> Memory:
     """
     path = folder / MEMORY_NAME
     try:
+        if path.is_fifo():  # opening it would wait for ever, and no signal would end that
+            raise OSError(errno.EINVAL, "a fifo, not a file")
         with path.open("rb") as stream:
             return Memory.model_validate_json(stream.read(_MAX_BYTES))
     except FileNotFoundError:

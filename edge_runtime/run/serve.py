@@ -21,6 +21,7 @@ from edge_runtime.run.loop import Loop
 from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
+from edge_runtime.run.stop_signals import stop_signals
 from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.status.health import Health, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
@@ -29,7 +30,7 @@ _ERROR_WAIT_S: Final = 1.0
 
 
 def main(args: Namespace) -> int:
-    """Serve the lines of ``args.config`` until SIGTERM or SIGINT; the exit codes are those of docs/exit_codes.md."""
+    """Serve the lines of ``args.config`` until SIGTERM, SIGINT or SIGHUP; the exit codes are those of docs/exit_codes.md."""
     loaded = load_config(Path(args.config))
     state = state_folder(loaded)
     _make_folder(state)
@@ -53,8 +54,8 @@ class Service:
 
     def run(self, *, exit_on_refusal: bool) -> int:
         """Boot and serve; gives the exit code."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        for number in stop_signals():
+            signal.signal(number, self._on_signal)
         self._write("TESTING", "the self-test runs", ready=False)
         reports, models = self._boot()
         refused = [report for report in reports if report.state != "OPERATIONAL"]

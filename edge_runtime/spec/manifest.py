@@ -87,7 +87,7 @@ class Manifest(Frozen):
     must_understand: tuple[str, ...] = ()
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
     version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
-    security_version: Annotated[int, Field(ge=0)]
+    security_version: Annotated[int, Field(ge=0, le=2**53 - 1)]
     description: str
     provenance: Provenance
     variants: tuple[Variant, ...] = Field(min_length=1)

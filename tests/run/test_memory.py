@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_runtime.errors import DeviceError, TemporaryError
+from edge_runtime.errors import ConfigurationError, DeviceError, TemporaryError
 from edge_runtime.run import memory
 from edge_runtime.run.boot import boot
 from edge_runtime.run.memory import MEMORY_NAME, raise_floors, read_memory, remember_pass
@@ -93,3 +93,9 @@ def test_a_floor_raised_between_reading_and_writing_is_kept(
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match=r"none: found No such file or directory; expected a folder"):
         raise_floors(tmp_path / "none", {"frost": 1})
+
+
+def test_a_fifo_in_its_place_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MEMORY_NAME)
+    with pytest.raises(ConfigurationError, match="a fifo"):
+        read_memory(tmp_path)

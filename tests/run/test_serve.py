@@ -134,3 +134,27 @@ def test_the_answers_a_reader_left_behind_come_after_the_restart(site: Path) -> 
     # How many of the twenty had been read when the pipe turned out closed is chance; each of those has its answer.
     assert [answer["seq"] for answer in seen] == list(range(taken - WARM_UP))
     assert taken > 40
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")
+def test_bytes_that_never_end_a_line_are_told(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    with PtyDevice(site / "tty") as device, _running(site) as started:
+        _status_says(site, f'"pid": {started.pid}')
+        _status_says(site, "open since")
+        device.write(b"x" * 5000)
+        _status_says(site, "No line end in 5000 bytes")
+
+
+@pytest.mark.skipif(
+    os.name == "nt" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="needs a terminal's hang-up"
+)
+def test_a_terminal_that_goes_away_is_an_orderly_stop(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    with PtyDevice(site / "tty"), _running(site) as started:
+        _status_says(site, f'"pid": {started.pid}')
+        _status_says(site, "open since")
+        started.send_signal(signal.SIGHUP)
+        _, told = started.communicate(timeout=PATIENCE_S)
+        assert started.returncode == 0, told
+        assert _status(site)["live"] is False

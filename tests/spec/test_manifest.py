@@ -181,3 +181,7 @@ def test_a_fault_between_two_samples_needs_two(fault):
     one["inputs"][0]["shape"][time] = one["window"]["length"] = 1
     golden = {"name": "a", "case": 0, "fault": fault, "expect": fault}
     assert "two samples" in refused(one | {"negative_goldens": [golden]})
+
+
+def test_a_floor_stays_a_number_that_every_json_reader_has():
+    assert "security_version" in refused(raw() | {"security_version": 2**53})
