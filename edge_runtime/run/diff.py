@@ -107,9 +107,15 @@ def _metrics(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _better_or_worse(key: str, was: object, is_now: object) -> str:
-    if key.startswith("mae") and isinstance(was, float) and isinstance(is_now, float) and was > 0:
+    name = key.rpartition(".")[2]
+    if not isinstance(was, float) or not isinstance(is_now, float):
+        return "see the author's record"
+    if name.startswith("mae") and was > 0:
         share = (is_now - was) / was
         return f"{abs(share):.1%} {'more' if share > 0 else 'less'} error on the author's test data"
+    if name.startswith("accuracy"):
+        more = "more" if is_now > was else "fewer"
+        return f"{abs(is_now - was):.1%} of the author's test cases {more} are right"
     return "see the author's record"
 
 
@@ -120,7 +126,11 @@ def _files(a: Side, b: Side) -> Iterator[Difference]:
             yield Difference("files", name, _file(was), _file(is_now), _file_means(name, b.manifest))
     if a.bundle.signature != b.bundle.signature:
         yield Difference(
-            "files", "model.sig", _file(a.bundle.signature), _file(b.bundle.signature), "no part of the digest; see docs/signing.md"
+            "files",
+            "model.sig",
+            _file(a.bundle.signature),
+            _file(b.bundle.signature),
+            "no part of the digest; see docs/signing.md",
         )
 
 

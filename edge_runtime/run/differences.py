@@ -28,6 +28,8 @@ ORDER: Final = (
     "identity", "channels", "units", "bands", "policies", "window", "state", "steps", "input tensors", "outputs",
     "labels", "flags", "tolerances", "variants", "goldens", "needs", "metrics", "files", "words",
 )  # fmt: skip
+# The steps whose constants stand one for each channel.
+_PER_CHANNEL: Final = frozenset({"standardize", "min_max", "clip"})
 _SHOWN = 100
 _KEYS = ("name", "tensor", "input")
 
@@ -73,7 +75,11 @@ def _tree(manifest: Manifest) -> dict[str, Any]:
         channels |= {channel.name: dict(channel) | {"input": one.tensor} for channel in one.channels}
         inputs[one.tensor] = {key: value for key, value in one if key not in ("channels", "steps")}
         inputs[one.tensor]["steps"] = {
-            f"{number} {step.step}": {key: _by_channel(value, names) for key, value in step if key != "step"}
+            f"{number} {step.step}": {
+                key: _by_channel(value, names) if step.step in _PER_CHANNEL else value
+                for key, value in step
+                if key != "step"
+            }
             for number, step in enumerate(one.steps, 1)
         }
     variants = {variant.name: dict(variant) for variant in manifest.variants}

@@ -45,7 +45,10 @@ def explain(boot: BootFile) -> Iterator[str]:
     if failed:
         yield from _broken(boot, failed)
     else:
-        yield f"  closest call: {_closest(boot.checks)}"
+        goldens = [check for check in boot.checks if check.id.startswith("golden_")]
+        yield f"  closest call {_closest(goldens, 'every golden exactly equal')}"
+        others = [check for check in boot.checks if check not in goldens]
+        yield f"  and besides  {_closest(others, 'no other check measures a distance here')}"
     yield f"  changed      {_changes(boot)}"
     skipped = [
         f"{check.id} ({check.hint})" for check in boot.checks if check.status == "skip" and check.hint != LEFT_OUT
@@ -90,10 +93,10 @@ def _broken(boot: BootFile, failed: Sequence[CheckFile]) -> Iterator[str]:
         yield f"  not reached  {', '.join(left_out)}"
 
 
-def _closest(checks: Sequence[CheckFile]) -> str:
-    shares = [(share, check) for check in checks if check.status == "pass" and (share := used(check)) is not None]
+def _closest(checks: Sequence[CheckFile], otherwise: str) -> str:
+    shares = [(share, check) for check in checks if check.status == "pass" and (share := used(check))]
     if not shares:
-        return "no check measures a distance here"
+        return otherwise
     share, check = max(shares, key=lambda one: one[0])
     return f"{check.id}, {share:.0%} of its limit: {check.measured} (limit {check.limit})"
 

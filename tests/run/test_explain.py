@@ -1,6 +1,7 @@
 """`explain`: from a report or a boot of now, what broke first, where, by how much, what changed and what to do."""
 
 import json
+import re
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,10 @@ from edge_runtime.run.selftest import PORTS
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.report import BOTH_TIERS
 from edge_runtime.spec.report_file import CheckFile, report_file
-from tests.rig.bundles import DEWPOINT, FROST, write_with, write_with_manifest
+from tests.rig.bundles import DEWPOINT, FROST, ROOT, write_with, write_with_manifest
 from tests.rig.device_file import line, write_device_file
+
+BUNDLES = sorted(path for path in (ROOT / "bundles").iterdir() if path.is_dir())
 
 
 def _args(**given: object) -> Namespace:
@@ -46,10 +49,13 @@ def test_every_check_has_a_stage_and_causes(setting: Setting) -> None:
     assert {name for listed in causes._CAUSES.values() for one in listed for name in one.when} <= parts
 
 
-def test_a_pass_has_its_closest_call(setting: Setting) -> None:
-    told = _explained(DEWPOINT, setting)
-    assert told.startswith("dewpoint 1.0.0: nothing is broken; it may serve\n  closest call: ")
-    assert "% of its limit: " in told
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_a_pass_has_its_closest_call(bundle: Path, setting: Setting) -> None:
+    told = _explained(bundle, setting)
+    title, call, besides = told.splitlines()[:3]
+    assert title.endswith(" 1.0.0: nothing is broken; it may serve")
+    assert re.fullmatch(r"  closest call (every golden exactly equal|golden_\w+, \d+% of its limit: .*)", call)
+    assert re.fullmatch(r"  and besides  (latency|memory), \d+% of its limit: .*", besides)
     assert "not checked  signature" in told
     assert "Likely causes" not in told
 
