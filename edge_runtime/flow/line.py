@@ -82,7 +82,8 @@ class Line:
 
     ``feed`` and ``offer`` take samples in, ``run`` answers every window that is due, ``take_answers`` and
     ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
-    ``run`` the line holds at most one full batch: a further window runs the batch by itself.
+    ``run`` the line holds at most one full batch: a further window runs the batch by itself. With ``max_ahead_ns`` a
+    sample whose own time is that much later than its arrival is refused; only a synchronised clock can say so.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class Line:
         framing: LineFraming | None = None,
         decoder: Decoder | None = None,
         batch_sizes: tuple[int, ...] | None = None,
+        max_ahead_ns: int | None = None,
     ) -> None:
         manifest = model.manifest
+        self._max_ahead_ns = max_ahead_ns
         self.ledger = Ledger()
         self.framing = framing
         self._decoder = decoder
@@ -162,6 +165,9 @@ class Line:
         time_ns = reading.time_ns
         if time_ns is None:
             time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else stream.last_ns + 1
+        elif self._max_ahead_ns is not None and time_ns > arrival_ns + self._max_ahead_ns:
+            self._reject(_ahead(time_ns - arrival_ns), name, raw)
+            return
         judged = self._contract.judge(reading, stream, time_ns)
         if type(judged) is Rejection:
             self._reject(judged, name, raw)
@@ -402,6 +408,14 @@ class Line:
     def _refuse(self, rejection: Rejection, stream: str, raw: bytes) -> None:
         self.ledger.refused[rejection.reason] += 1
         self._refused.append(Refused(rejection, stream, raw))
+
+
+def _ahead(ns: int) -> Rejection:
+    """One sample from the future, taken, would make every honest one after it a step back."""
+    return Rejection(
+        "time_ahead", "time of the sample", f"{ns / 3.6e12:.6g} h after this machine's own, synchronised time",
+        "a time that has come", "check the logger's clock and time zone",
+    )  # fmt: skip
 
 
 def _finite_rows(tensor: NDArray[Any], takes_nan: bool) -> NDArray[np.bool_]:  # noqa: FBT001 - a policy of the contract

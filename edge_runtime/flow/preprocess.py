@@ -76,7 +76,8 @@ def _cast(dtype: np.dtype[Any]) -> Callable[[Windows], NDArray[Any]]:
 def _check_ends(manifest: Manifest, parts: Sequence[_Part]) -> None:
     """Whatever passes the physical bands must be a number in the tensor, or one sample could stop the service.
 
-    A tensor of whole numbers holds at its ends what lies beyond. The arithmetic steps are monotonic in each channel, so the ends of its band, the others at rest, tell of all between.
+    A tensor of whole numbers holds at its ends what lies beyond. The arithmetic steps are monotonic in each channel, so
+    the ends of its band, the others at rest, tell of all between.
     """
     if may_be_not_finite(manifest):
         return  # there every row is looked at before it is run

@@ -35,6 +35,7 @@ class ReadyModel:
 
     model: Model
     profile: DeviceProfile
+    machine: Machine
     report: Report
     proof: InitVar[object]
 
@@ -110,7 +111,7 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
     )
     if not passed or model is None:
         return Booted(report, None)
-    return Booted(report, ReadyModel(model, setting.profile, report, proof=_PROOF))
+    return Booted(report, ReadyModel(model, setting.profile, setting.machine, report, proof=_PROOF))
 
 
 class _Trial:

@@ -27,6 +27,8 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 WAITING_ANSWERS: Final = 4096
 # What a line that is kept once a second may gather meanwhile: a fast one must not fill the memory with it.
 UNKEPT_SAMPLES: Final = 1024
+# A logger in the wrong time zone is off by up to 14 hours, which is wrong too but stops nothing; a day is beyond that.
+MAX_AHEAD_NS: Final = 86_400_000_000_000
 RETRY_NS: Final = 200_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
 SUSPECT_BYTES: Final = 2048
@@ -66,6 +68,7 @@ class Lane:
             contract=Contract(channels, bound),
             framing=make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound),
+            max_ahead_ns=MAX_AHEAD_NS if self._ages and ready.machine.clock_synchronised else None,
         )
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]

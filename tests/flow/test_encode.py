@@ -146,6 +146,7 @@ ANSWERS = st.builds(
             st.floats(allow_nan=False, allow_infinity=False),
             st.text(),
             st.just(()) | st.tuples(st.tuples(st.just("frost"), st.booleans())),
+            score=st.none(),
         )
     ),
     flags=st.integers(0, 2 * max(FLAG_NAMES) - 1),

@@ -226,3 +226,14 @@ def test_a_line_without_a_decoder_takes_no_bytes():
     line._decoder = None
     with pytest.raises(TypeError):
         line.feed(b"x\n", 0)
+
+
+def test_one_sample_from_the_future_does_not_make_all_others_late():
+    line = tiny.line()
+    line._max_ahead_ns = 3600 * 10**9
+    arrival = 1020 * 10**9
+    line.feed(rows([1.0, 2.0]) + rows([9.0], start=1020 + 3601) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival)
+    line.run()
+    assert len(line.take_answers()) == 3
+    assert ledger(line)["samples"]["rejected"] == {"time_ahead": 1}
+    assert "check the logger's clock" in str(line.take_refused()[0].rejection)
