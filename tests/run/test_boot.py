@@ -97,7 +97,7 @@ def test_only_boot_makes_a_ready_model(setting: Setting) -> None:
     ready = boot(FROST, setting).ready
     assert ready is not None
     with pytest.raises(TypeError, match=r"made by edge_runtime\.run\.boot\.boot alone"):
-        ReadyModel(ready.model, ready.profile, ready.report, proof=object())
+        ReadyModel(ready.model, ready.profile, ready.machine, ready.report, proof=object())
 
 
 @pytest.mark.parametrize("bundle", [FROST, DEWPOINT], ids=lambda path: path.name)
