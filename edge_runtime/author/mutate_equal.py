@@ -134,10 +134,10 @@ def _numbers(
     chosen = [by_name[bands[case % len(bands)]] for case in range(count)]
     low = np.array([band.min for band in chosen])[:, None, None]
     high = np.array([band.max for band in chosen])[:, None, None]
-    alone = random.uniform(0.0, 1.0, shape)
-    level = random.uniform(0.0, 1.0, (count, 1, 1)) + _SMALL * random.standard_normal(shape)
-    smooth = (np.arange(count) // len(bands) % 2 == 1)[:, None, None]
-    share = np.clip(np.where(smooth, level, alone), 0.0, 1.0)
+    level = random.uniform(0.0, 1.0, (count, 1, 1))
+    courses = [random.uniform(0.0, 1.0, shape), level + _SMALL * random.standard_normal(shape), level + np.zeros(shape)]
+    course = np.choose((np.arange(count) // len(bands) % len(courses))[:, None, None], courses)
+    share = np.clip(course, 0.0, 1.0)
     numbers: Floats = np.clip(low + share * (high - low), low, high)
     if channel.when_missing != "refuse":
         missing = random.uniform(0.0, 1.0, shape) < _MISSING

@@ -21,8 +21,10 @@ def _constants(subject: Subject, share: float) -> Iterator[tuple[str, Callable[[
 
 KINDS = (
     Kind(
-        "constant-1", "a constant 1 % off, up and down: each mean, std, min, max, clip end, factor, lookup value, filter "
-        "coefficient, level of a flag, fill, state's beginning and number in preprocess.onnx; a zero by 1 % of the width that goes with it",
+        "constant-1",
+        "a constant 1 % off, up and down: each mean, std, min, max, clip end, factor, lookup value, filter coefficient, "
+        "level of a flag, fill, state's beginning and number in preprocess.onnx; a zero by 1 % of the width that goes "
+        "with it",
         must=False, make=partial(_constants, share=0.01),
     ),
     Kind("constant-2", "the same, 2 % off", must=True, make=partial(_constants, share=0.02)),
@@ -115,9 +117,9 @@ No band and no check of a gap takes part: a wrong unit that would be refused as 
 by its number all the same.
 
 A mutant that no golden notices is run on {cases} random inputs against the right line. A third of the cases are drawn
-from the physical bands, a third from the tolerated and a third from the trained ones, one half of each as samples that
-do not depend on each other and one half as a level with small changes; units change from case to case, and missing
-values come where a channel may miss them.
+from the physical bands, a third from the tolerated and a third from the trained ones; of each, a third are samples that
+do not depend on each other, a third a level with small changes and a third one number that stays. Units change from
+case to case, and missing values come where a channel may miss them.
 
 - **Equivalent**: every answer, flag and score is equal, to the last bit. It is left out, and named in the report.
 - **Beyond**: what a golden stores (values, and flags that begin anew) is equal to the last bit, but a device would publish
