@@ -114,8 +114,7 @@ def _better_or_worse(key: str, was: object, is_now: object) -> str:
         share = (is_now - was) / was
         return f"{abs(share):.1%} {'more' if share > 0 else 'less'} error on the author's test data"
     if name.startswith("accuracy"):
-        more = "more" if is_now > was else "fewer"
-        return f"{abs(is_now - was):.1%} of the author's test cases {more} are right"
+        return f"right in {abs(is_now - was):.1%} {'more' if is_now > was else 'fewer'} of the author's test cases"
     return "see the author's record"
 
 

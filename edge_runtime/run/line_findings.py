@@ -2,7 +2,7 @@
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Final
 
@@ -122,6 +122,6 @@ def _unit(manifest: Manifest, name: str) -> str:
     return next(channel.unit for channel in manifest.channels if channel.name == name)
 
 
-def _number(version: str) -> Sequence[int]:
+def _number(version: str) -> tuple[int, ...]:
     parts = version.split(".")[:_VERSION_PARTS]
     return tuple(int("".join(one for one in part if one.isdigit()) or 0) for part in parts)

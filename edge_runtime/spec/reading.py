@@ -36,8 +36,8 @@ class Rejection(NamedTuple):
 
     Reasons of decoding: bad_encoding, too_long, wrong_columns, bad_json, no_match, missing_field, not_a_number,
     bad_time, bad_status. Reasons of the contract: missing, not_finite, undeclared_unit, unknown_unit,
-    wrong_dimension, beyond_physical, time_back, wrong_shape, other_grid, unknown_category, beyond_dtype. Of the stream:
-    bad_stream, too_many_streams. Of a window: gap. docs/troubleshooting.md says what to do about each.
+    wrong_dimension, beyond_physical, time_back, time_ahead, wrong_shape, other_grid, unknown_category, beyond_dtype. Of
+    the stream: bad_stream, too_many_streams. Of a window: gap. docs/troubleshooting.md says what to do about each.
     """
 
     reason: str

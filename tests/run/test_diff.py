@@ -201,8 +201,8 @@ def test_files_goldens_and_metrics(tmp_path: Path, capsys: pytest.CaptureFixture
     ("key", "was", "is_now", "means"),
     [
         ("mae_bundle", 2.0, 1.5, "25.0% less error"), ("mae_bundle", 2.0, 2.5, "25.0% more error"),
-        ("accuracy_bundle", 0.9, 0.95, "5.0% of the author's test cases more are right"),
-        ("accuracy_bundle", 0.9, 0.85, "5.0% of the author's test cases fewer are right"),
+        ("accuracy_bundle", 0.9, 0.95, "right in 5.0% more of the author's test cases"),
+        ("accuracy_bundle", 0.9, 0.85, "right in 5.0% fewer of the author's test cases"),
         ("cases", 10, 20, "see the author's record"), ("mae_bundle", 0.0, 0.1, "see the author's record"),
     ],
 )  # fmt: skip
