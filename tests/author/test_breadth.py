@@ -312,3 +312,16 @@ def test_what_is_wrong_is_one_line(
         _build(pack)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_flag_that_hangs_on_what_came_before_is_no_golden(made: Callable[[str], Pack]) -> None:
+    """The third stage knows the last answer alone: a case whose flag was switched on earlier could not be told there."""
+    pack = made("gru")
+    pack.edit('precision = "float32"', 'precision = "int8"')
+    flag = 'flags = [{ name = "high", side = "above", on = 10.9, off = 6.0 }]\n'
+    pack.edit("\n[goldens]", f"{flag}\n[goldens]")
+    _, goldens = _read(_build(pack))
+    assert 10 < len(goldens)
+    answers = goldens.answers["loss"]
+    assert np.array_equal(goldens.flags["loss.high"], answers > 10.9)
+    assert ((answers > 6.0) & ~goldens.flags["loss.high"]).any()
