@@ -13,6 +13,7 @@ try:
     from google.protobuf.message import DecodeError, Message
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+    from edge_runtime.author.lint_structure import training
     from edge_runtime.author.rewrite import tensors_for_maps
 except ImportError as error:
     raise DeviceError(
@@ -125,6 +126,11 @@ def _require_servable(model: ModelProto, subject: str) -> None:
             )  # fmt: skip
         if isinstance(message, NodeProto):
             _require_servable_node(message, subject)
+    for finding in training(model):
+        raise _refused(
+            subject, f"{finding.subject} in training mode, {finding.found}", "a model in evaluation mode",
+            "call model.eval() first",
+        )  # fmt: skip
     if model.functions:
         names = ", ".join(f"{one.domain}.{one.name}" for one in model.functions[:3])
         raise _refused(
@@ -151,11 +157,6 @@ def _require_servable_node(node: NodeProto, subject: str) -> None:
         )  # fmt: skip
     if any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
         raise _refused(subject, f"{named}, control flow", "a graph without branches and loops", "export it unrolled")
-    training = node.op_type == "BatchNormalization" and (
-        len(node.output) > 1 or any(a.name == "training_mode" and a.i for a in node.attribute)
-    )
-    if training:
-        raise _refused(subject, f"{named} in training mode", "a model in evaluation mode", "call model.eval() first")
 
 
 def _strip(message: Message) -> None:

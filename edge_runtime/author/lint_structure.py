@@ -83,7 +83,7 @@ _SHOWN = 60
 def structure(model: ModelProto) -> Iterator[Finding]:
     """The findings of this group."""
     yield from _foreign(model)
-    yield from _training(model)
+    yield from training(model)
     for tensor in tensors(model):
         if is_external(tensor):
             yield EXTERNAL.found_at(f"tensor {tensor.name!r}", "its bytes are in another file")
@@ -115,7 +115,8 @@ def _foreign_rule(node: NodeProto, local: set[tuple[str, str]]) -> Rule | None:
     return None
 
 
-def _training(model: ModelProto) -> Iterator[Finding]:
+def training(model: ModelProto) -> Iterator[Finding]:
+    """A finding for each node that would answer as in training."""
     graphs = [model.graph, *(a.g for node in nodes(model) for a in node.attribute if a.HasField("g"))]
     known = {name: value for graph in graphs for name, value in constants(graph).items()}
     for node in nodes(model):

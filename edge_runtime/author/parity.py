@@ -55,8 +55,9 @@ def record_reference(answer: Answering, raw: Raw, path: Path | str) -> str:
     asked = {name: np.asarray(values) for name, values in (raw if isinstance(raw, Mapping) else {"": raw}).items()}
     cases = _cases(asked)
     given = _ask(answer, raw)
-    for name, values in (given.outputs | given.tensors).items():
-        _require_recordable(values, name, cases)
+    for group in given:
+        for name, values in group.items():
+            _require_recordable(values, name, cases)
     _require_steady(given, _ask(answer, raw), "asked again, the callable", "the same answers to the same values")
     alone = _ask(answer, _first(raw))
     first = _Answered(*({name: values[:1] for name, values in group.items()} for group in given))
@@ -245,22 +246,26 @@ def _require_recordable(values: NDArray[Any], name: str, cases: int) -> None:
 
 
 def _require_steady(one: _Answered, other: _Answered, subject: str, expected: str) -> None:
-    for name, values in (one.outputs | one.tensors).items():
-        again = (other.outputs | other.tensors).get(name)
-        if again is None or again.shape != values.shape:
-            found = "another shape or name"
-        elif values.dtype.kind in "iubU":
-            found = "" if (values == again).all() else "other values"
-        else:
-            off = np.abs(values.astype(np.float64) - again)
-            allowed = LIMIT * np.maximum(1.0, np.abs(values.astype(np.float64)))
-            both = np.isnan(values) & np.isnan(again)
-            found = "" if (both | (off <= allowed)).all() else f"{float(np.nanmax(off)):.3g} off"
-        if found:
-            raise ConfigurationError(
-                subject=f"{subject}{f', {name}' if name else ''}", found=found, expected=expected,
-                todo="put the network into evaluation mode (torch: model.eval()), and let it draw nothing at random",
-            )  # fmt: skip
+    for what, before, after in (("output", one.outputs, other.outputs), ("tensor", one.tensors, other.tensors)):
+        for name, values in before.items():
+            found = _changed(values, after.get(name))
+            if found:
+                raise ConfigurationError(
+                    subject=f"{subject}, {what} {name}".rstrip(), found=found, expected=expected,
+                    todo="put the network into evaluation mode (torch: model.eval()), and let it draw nothing at random",
+                )  # fmt: skip
+
+
+def _changed(values: NDArray[Any], again: NDArray[Any] | None) -> str:
+    """In words how the second answer differs from the first; nothing where it does not."""
+    if again is None or again.shape != values.shape:
+        return "another shape or name"
+    if values.dtype.kind != "f":
+        return "" if (values == again).all() else "other values"
+    numbers, other = values.astype(np.float64), again.astype(np.float64)
+    off = np.abs(numbers - other)
+    same = (np.isnan(numbers) & np.isnan(other)) | (off <= LIMIT * np.maximum(1.0, np.abs(numbers)))
+    return "" if same.all() else f"{float(np.nan_to_num(off, nan=np.inf)[~same].max()):.3g} off"
 
 
 def _under_names(

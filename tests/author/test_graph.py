@@ -140,6 +140,13 @@ def _training_of_old(model: onnx.ModelProto) -> None:
     model.graph.node.insert(2, node)
 
 
+def _dropping(model: onnx.ModelProto) -> None:
+    """As torch 2.13 writes a network in training mode: BatchNorm folded away, and only the Dropout left to show it."""
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0.1, np.float32), "ratio"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "mode"))
+    model.graph.node.insert(2, helper.make_node("Dropout", ["hidden", "ratio", "mode"], ["dropped"]))
+
+
 def _function(model: onnx.ModelProto) -> None:
     inner = [helper.make_node("Relu", ["x"], ["y"])]
     model.functions.append(helper.make_function("local", "f", ["x"], ["y"], inner, [helper.make_opsetid("", 18)]))
@@ -179,6 +186,7 @@ def _dangling(model: onnx.ModelProto) -> None:
         (_branching, "control flow"),
         (_training, "training mode"),
         (_training_of_old, "training mode"),
+        (_dropping, "training mode"),
         (_function, "local.f"),
         (_fixed, "fixed batch of 1"),
         (_fixed_output, "'low' with a fixed batch of 8"),

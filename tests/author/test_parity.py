@@ -180,10 +180,14 @@ def test_arrays_by_name_are_named_so(tmp_path: Path) -> None:
 def test_a_network_in_training_mode_is_refused(tmp_path: Path) -> None:
     raw = np.random.default_rng(1).normal(size=(8, 3))
     dice = np.random.default_rng(2)
-    with pytest.raises(ConfigurationError, match=r"asked again, the callable: found .*model\.eval"):
+    with pytest.raises(ConfigurationError, match=r"asked again, the callable, output: found .*model\.eval"):
         record_reference(lambda values: values * (dice.random(3) > 0.5), raw, tmp_path / "r.npz")
-    with pytest.raises(ConfigurationError, match=r"asked for case 0 alone, the callable: found .*its batch"):
+    with pytest.raises(ConfigurationError, match=r"asked for case 0 alone, the callable, output: found .*its batch"):
         record_reference(lambda values: values - values.mean(axis=0), raw, tmp_path / "r.npz")
+    with pytest.raises(ConfigurationError, match="asked again, the callable, output: found"):
+        record_reference(lambda values: (values * (dice.random(3) > 0.5), values), raw, tmp_path / "r.npz")
+    with pytest.raises(ConfigurationError, match="asked again, the callable, tensor: found"):
+        record_reference(lambda values: (values, values * (dice.random(3) > 0.5)), raw, tmp_path / "r.npz")
     assert not (tmp_path / "r.npz").exists()
 
 
