@@ -17,13 +17,17 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class KindScore:
-    """One class: how many mutants it has (equivalent ones left out), how many each stage killed first, how many the answer."""
+    """One class: how many mutants it has (equivalent ones left out), how many each stage killed first, how many the answer.
+
+    ``tolerated`` are those not killed by the answer that differ by no more than the bundle's tolerance.
+    """
 
     kind: str
     must: bool
     total: int
     by_stage: Mapping[str, int]
     by_answer: int
+    tolerated: int = 0
 
     @property
     def killed(self) -> int:
@@ -36,13 +40,16 @@ class MutationScore:
     """What a golden set is worth.
 
     ``survivors`` are mutants that the answers alone do not notice, ``unseen`` those of them that no stage notices,
-    ``equivalent`` and ``beyond`` what was left out, ``unjudged`` what there was no time for; each by its name.
+    ``tolerated`` those that some stage notices, but the answer cannot within the bundle's own tolerance (counted, but not
+    held against the bar), ``equivalent`` and ``beyond`` what was left out, ``unjudged`` what there was no time
+    for; each by its name.
     """
 
     cases: int
     kinds: tuple[KindScore, ...]
     survivors: tuple[str, ...]
     unseen: tuple[str, ...]
+    tolerated: tuple[str, ...]
     equivalent: tuple[str, ...]
     beyond: tuple[str, ...]
     unjudged: tuple[str, ...] = ()
@@ -70,7 +77,7 @@ class MutationScore:
         if lost:
             found.append(f"goldens: {len(lost)} mutants that must be noticed are not: {_listed(lost)}")
         rest = [kind for kind in self.kinds if not kind.must]
-        total, killed = sum(kind.total for kind in rest), sum(kind.by_answer for kind in rest)
+        total, killed = sum(kind.total - kind.tolerated for kind in rest), sum(kind.by_answer for kind in rest)
         if total and killed < REST * total:
             others = [name for name in self.survivors if name not in lost]
             found.append(
@@ -90,12 +97,13 @@ class MutationScore:
             "kinds": {
                 kind.kind: {
                     "total": kind.total, "by_answer": kind.by_answer, "by_stage": dict(kind.by_stage),
-                    "must": kind.must,
+                    "tolerated": kind.tolerated, "must": kind.must,
                 }
                 for kind in self.kinds
             },
             "survivors": list(self.survivors),
             "unseen": list(self.unseen),
+            "tolerated": list(self.tolerated),
             "equivalent": list(self.equivalent),
             "beyond": list(self.beyond),
             "unjudged": list(self.unjudged),
@@ -138,7 +146,8 @@ class _Tally:
     answers: Counter[str] = field(default_factory=Counter)
     survivors: list[Mutant] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
-    left_out: dict[str, list[str]] = field(default_factory=lambda: {"equivalent": [], "beyond": []})
+    tolerated: Counter[str] = field(default_factory=Counter)
+    named: dict[str, list[str]] = field(default_factory=lambda: {"equivalent": [], "beyond": [], "tolerated": []})
     unjudged: list[str] = field(default_factory=list)
 
 
@@ -168,34 +177,46 @@ class Scoring:
             KindScore(
                 kind.name, kind.must, tally.totals[kind.name],
                 {stage: tally.stages[kind.name, stage] for stage in STAGES if tally.stages[kind.name, stage]},
-                tally.answers[kind.name],
+                tally.answers[kind.name], tally.tolerated[kind.name],
             )
             for kind in KINDS if tally.totals[kind.name]
         )  # fmt: skip
         made = MutationScore(
             len(goldens), kinds, tuple(map(str, tally.survivors)), tuple(tally.unseen),
-            tuple(tally.left_out["equivalent"]), tuple(tally.left_out["beyond"]), tuple(tally.unjudged),
+            tuple(tally.named["tolerated"]), tuple(tally.named["equivalent"]), tuple(tally.named["beyond"]),
+            tuple(tally.unjudged),
         )  # fmt: skip
         return Scored(made, tuple(tally.survivors))
 
     def _count(self, mutant: Mutant, judge: Judge, tally: _Tally) -> None:
         verdict = judge.verdict(mutant)
-        if not verdict.by_answer:
-            known = self._kinships.get(str(mutant))
-            if known is None:
-                known = self._kinships[str(mutant)] = self._kin.kinship(mutant.way())
-            if known != "differs":
-                tally.left_out[known].append(str(mutant))
-                return
+        shown = "differs" if verdict.by_answer else self._shown(mutant)
+        if shown in ("equivalent", "beyond"):
+            tally.named[shown].append(str(mutant))
+            return
         tally.totals[mutant.kind] += 1
-        if verdict.stage is not None:
-            tally.stages[mutant.kind, verdict.stage] += 1
-        else:
+        if verdict.stage is None:
             tally.unseen.append(str(mutant))
+        else:
+            tally.stages[mutant.kind, verdict.stage] += 1
         if verdict.by_answer:
             tally.answers[mutant.kind] += 1
+        elif shown == "tolerated" and verdict.stage is not None:
+            tally.tolerated[mutant.kind] += 1
+            tally.named[shown].append(str(mutant))
         else:
             tally.survivors.append(mutant)
+
+    def _shown(self, mutant: Mutant) -> str:
+        """What the random inputs show of a mutant that no answer told."""
+        name = str(mutant)
+        if name not in self._kinships:
+            way = mutant.way()
+            kinship: str = self._kin.kinship(way)
+            if kinship == "differs" and self._kin.is_tolerated(way):
+                kinship = "tolerated"
+            self._kinships[name] = kinship
+        return self._kinships[name]
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:

@@ -45,6 +45,7 @@ def as_text(variant: str, found: MutationScore) -> str:
         lines.append(f"{kind.kind:<15}{kind.total:>8}{kind.by_answer:>11}  {stages}".rstrip())
     for title, names in (
         ("not noticed by the answer", found.survivors),
+        ("seen by a stage, but by the answer within the tolerance", found.tolerated),
         ("equivalent, left out", found.equivalent),
         ("beyond what goldens store, left out", found.beyond),
         ("not judged for want of time", found.unjudged),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_runtime.author.mutate_judge import Judge, goldens_of, picked
 from edge_runtime.author.mutate_kinds import PROOF_CASES
 from edge_runtime.author.mutate_line import Cases, Floats, Published, Seen, Way, fed, publish, walk
 from edge_runtime.author.mutate_subject import Subject
@@ -36,6 +37,7 @@ class Kin:
         self._is_small = PROOF_CASES * _a_case(subject) <= _MAX_NUMBERS
         self._kept: dict[int, tuple[Cases, Seen]] = {}
         self._right: list[Published] = []
+        self._judges: dict[int, Judge] = {}
 
     def kinship(self, way: Way) -> Kinship:
         """Compare until something a golden stores differs, or all inputs are through."""
@@ -52,6 +54,20 @@ class Kin:
             if not published:
                 shown = "beyond"
         return shown
+
+    def is_tolerated(self, way: Way) -> bool:
+        """Whether no answer to any of the inputs differs by more than the bundle's own tolerance allows."""
+        return not any(self._judge(number, size).differing(way).any() for number, size in enumerate(self._sizes))
+
+    def _judge(self, number: int, size: int) -> Judge:
+        if number in self._judges:
+            return self._judges[number]
+        right = self._subject.way
+        made, answered = goldens_of(right, self._asked(number, size)[0])
+        judge = Judge(self._subject, picked(made, np.flatnonzero(answered)))
+        if self._is_small:
+            self._judges[number] = judge
+        return judge
 
     def _asked(self, number: int, size: int) -> tuple[Cases, Seen]:
         """One chunk of inputs and what the right way makes of it; kept where all chunks together are small."""

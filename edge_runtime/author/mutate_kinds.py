@@ -116,7 +116,7 @@ on which side of a level the stored answer is.
 No band and no check of a gap takes part: a wrong unit that would be refused as beyond the physical band must be noticed
 by its number all the same.
 
-A mutant that no golden notices is run on {cases} random inputs against the right line. A third of the cases are drawn
+A mutant that no golden's answer notices is run on {cases} random inputs against the right line. A third of the cases are drawn
 from the physical bands, a third from the tolerated and a third from the trained ones; of each, a third are samples that
 do not depend on each other, a third a level with small changes and a third one number that stays. Units change from
 case to case, and missing values come where a channel may miss them.
@@ -125,6 +125,8 @@ case to case, and missing values come where a channel may miss them.
 - **Beyond**: what a golden stores (values, and flags that begin anew) is equal to the last bit, but a device would publish
   something else: another score beside the same label, another level at which a flag that was on goes off. No golden can
   notice it; it is left out of the score, and named.
+- **Tolerated**: some stage notices it, but on all of these inputs the answer is within the bundle's own tolerance. It
+  counts as not killed, but is not held against the bar: no golden could do better. A wide tolerance shows here.
 - **Survivor**: all others, whatever the reason.
 
 A mutant that no manifest could hold (a clip whose ends cross, steps whose shapes do not fit) is no mutant: it is

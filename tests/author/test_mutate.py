@@ -138,6 +138,16 @@ def test_units_the_goldens_never_use_survive_and_are_named() -> None:
     assert "unit-step: warmth twice" in found.failures()[0]
 
 
+def test_a_wide_tolerance_shows_and_excuses_only_what_a_stage_notices() -> None:
+    manifest = json.loads(files("window")["manifest.json"])
+    manifest["variants"][0]["tolerances"]["CPUExecutionProvider"] |= {"atol": 1e6, "rtol": 0.0}
+    found = score(dict(files("window")) | {"manifest.json": json.dumps(manifest).encode()})
+    assert found.by_answer < 0.5
+    assert "swap: warmth and damp" in found.tolerated
+    assert {"sign: Gemm w1", "sign: Gemm w2"} <= set(found.survivors) & set(found.unseen)
+    assert found.failures()
+
+
 def test_a_golden_from_another_model_is_noticed_even_unchanged() -> None:
     subject = open_subject(files("window"))
     moved = {name: values + 1e-3 for name, values in subject.goldens.answers.items()}
