@@ -60,12 +60,12 @@ def _side(name: str) -> Side:
 def _record(path: Path, bundle: VerifiedBundle) -> tuple[dict[str, float | int | str], str]:
     """The metrics of the build.json beside a bundle, if it is that bundle's; it is no part of it, so nothing is refused."""
     beside = path.absolute().with_name(f"{path.absolute().name.removesuffix('.tar')}.build.json")
+    if not beside.is_file():  # a fifo of that name would wait for ever
+        return {}, f"no {beside.name} beside it"
     try:
         with beside.open("rb") as stream:
             record = json.loads(stream.read(_MAX_RECORD_BYTES))
         digest, metrics = record["bundle"]["digest"], record["metrics"]
-    except FileNotFoundError:
-        return {}, f"no {beside.name} beside it"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}, f"{beside.name} cannot be read"
     if digest != bundle.digest:
