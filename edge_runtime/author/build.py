@@ -212,7 +212,8 @@ def _usable(model: Model, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which corners have a tensor at all: the ends of a band need not be keys of a lookup, or have a logarithm."""
     if any(channel.when_missing == "pass" for channel in model.manifest.channels):
         return np.ones(len(raw), bool)
-    tensors = model.preprocess()(_last_window(model.manifest, raw))
+    with np.errstate(over="ignore"):  # what a cast cannot hold is infinite, and no tensor
+        tensors = model.preprocess()(_last_window(model.manifest, raw))
     finite = [np.isfinite(values.astype(np.float64)).reshape(len(raw), -1).all(axis=1) for values in tensors.values()]
     return np.asarray(np.all(finite, axis=0))
 

@@ -24,7 +24,12 @@ class Pass(NamedTuple):
 
 
 def through(model: Model, raw: NDArray[np.float64]) -> Pass:
-    """All cases from fresh states on; ``raw`` is ``(cases, samples, row)`` in contract units, NaN where missing."""
+    """All cases from fresh states on; ``raw`` is ``(cases, samples, row)`` in contract units, NaN where missing.
+
+    Raises:
+        BundleError: the steps give no finite tensor.
+
+    """
     rows = 1 if model.manifest.batch_sizes == (1,) else _ROWS_A_RUN
     values = filled(model.manifest, raw)
     parts = [_part(model, values[first : first + rows]) for first in range(0, len(values), rows)]
@@ -106,10 +111,24 @@ def _part(model: Model, raw: NDArray[np.float64]) -> Pass:
     feeds: Tensors = {}
     outputs: Tensors = {}
     for window in _windows(manifest, raw):
-        feeds = {**preprocess(window), **states}
+        with np.errstate(over="ignore"):  # what a cast cannot hold is infinite, and refused by name
+            tensors = preprocess(window)
+        _require_finite(manifest, tensors)
+        feeds = {**tensors, **states}
         outputs = model.infer(feeds)
         states = {one.input: outputs[one.output] for one in manifest.state}
     return Pass(_batch_first(feeds, axes), _batch_first(outputs, axes))
+
+
+def _require_finite(manifest: Manifest, tensors: Tensors) -> None:
+    passes = any(channel.when_missing == "pass" for channel in manifest.channels)
+    for name, values in tensors.items():
+        bad = np.argwhere(np.isinf(values) if passes else ~np.isfinite(values)) if values.dtype.kind == "f" else ()
+        if len(bad):
+            raise BundleError(
+                subject=f"input {name}", found="NaN or infinity after the steps in one of the author's own cases",
+                expected="finite numbers", todo="look at the constants: a key no lookup has, a logarithm, a flat spectrum",
+            )  # fmt: skip
 
 
 def _windows(manifest: Manifest, raw: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:

@@ -288,6 +288,8 @@ MISTAKES: list[tuple[str, str, str, type[EdgeRuntimeError], str]] = [
     ("mill", "count = 3", "count = 2", ConfigurationError, "step 3, standardize: found shape (1, 4)"),
     ("mill", 'when_missing = "fill"\nfill = 3000\n', "", ConfigurationError, "NaN or infinite values"),
     ("mill", "channel = 1\n", "channel = 5\n", ConfigurationError, "step 1, lookup: found shape (1, 3)"),
+    ("mill", "keys = [0, 1, 2]", "keys = [0, 1, 5]", BundleError, "input x: found NaN or infinity after the steps"),
+    ("mill", "fill = 3000", "fill = 1e300", BundleError, "input x: found NaN or infinity after the steps"),
     ("mill", 'mode = "train_mode"', 'mode = "train_speed"', ConfigurationError, "found float32; expected texts"),
     ("pump", "[[variant]]", '[[variant]]\nmodel = "other.onnx"', ConfigurationError, "variant.cpu_int8.model: found"),
     ("pump", "hold_s = 5\n", "", ConfigurationError, "hold needs hold_s"),
