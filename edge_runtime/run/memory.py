@@ -42,10 +42,7 @@ def read_memory(folder: Path) -> Memory:
     """
     path = folder / MEMORY_NAME
     try:
-        if path.is_fifo():  # opening it would wait for ever, and no signal would end that
-            raise OSError(errno.EINVAL, "a fifo, not a file")
-        with path.open("rb") as stream:
-            return Memory.model_validate_json(stream.read(_MAX_BYTES))
+        return Memory.model_validate_json(_read(path))
     except FileNotFoundError:
         return Memory()
     except (OSError, ValidationError) as error:
@@ -56,6 +53,13 @@ def read_memory(folder: Path) -> Memory:
             expected="the file as it was written",
             todo="restore it, or remove it and with it the device's floors against older bundles",
         ) from error  # fmt: skip
+
+
+def _read(path: Path) -> bytes:
+    if path.is_fifo():  # opening it would wait for ever, and no signal would end that
+        raise OSError(errno.EINVAL, "a fifo, not a file")
+    with path.open("rb") as stream:
+        return stream.read(_MAX_BYTES)
 
 
 def remember_pass(folder: Path, report: Report) -> None:
