@@ -79,7 +79,8 @@ def take_reference(arrays: Arrays, contract: Contract, subject: str) -> Asked:
     found: list[Arrays] = []
     for names, only in ((named.tensor, contract.input[0].tensor), (named.output, contract.output[0].tensor)):
         table = {only or "": names} if isinstance(names, str) else names
-        found.append({tensor: _named(arrays, name, subject, texts=True) for tensor, name in table.items()})
+        texts = names is named.output
+        found.append({tensor: _named(arrays, name, subject, texts=texts) for tensor, name in table.items()})
         for tensor, name in table.items():
             values = found[-1][tensor]
             if len(values) != len(raw):

@@ -124,7 +124,7 @@ def _converted(channel: Channel, values: NDArray[np.float64], code: str, subject
     returned = fro.a * there + fro.b
     known = ~np.isnan(values)
     _, _, physical = channel.bands
-    scale = max(abs(physical.min), abs(physical.max))
+    scale = max(abs(physical.min), abs(physical.max), float(np.abs(values[known]).max(initial=0.0)))
     if (np.abs(returned - values)[known] > _ROUND_TRIP * scale).any():
         raise InternalError(
             subject=subject, found=f"{code} and back off by more than {_ROUND_TRIP:g}",

@@ -139,7 +139,7 @@ def _input(
 ) -> Input:
     model = f"{file}, input {port.name}"
     if port.dtype not in _DTYPES:
-        _unfit(model, port.dtype, "float32, float16, int8, uint8 or int64", todo="export it with such an input")
+        _unfit(model, port.dtype, " or ".join(_DTYPES), todo="export it with such an input")
     opaque = next((one for one in channels if one.form == "opaque" and one.dtype != port.dtype), None)
     if opaque is not None and not stated.preprocess and contract.preprocess_onnx is None:
         _unfit(model, port.dtype, f"{opaque.dtype}, as channel {opaque.name} says", todo="correct its dtype")

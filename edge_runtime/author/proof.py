@@ -226,4 +226,5 @@ def _largest(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
         return float((ours.astype(str) != theirs.astype(str)).any())
     left, right = ours.astype(np.float64), theirs.astype(np.float64)
     off = np.where(np.isnan(left) & np.isnan(right), 0.0, np.abs(left - right))
-    return float(off.max(initial=0.0))
+    # NaN in one of the two alone is as far as a number can be, and a record holds finite numbers.
+    return float(np.nan_to_num(off, nan=np.finfo(np.float64).max).max(initial=0.0))

@@ -327,3 +327,40 @@ def test_a_flag_that_hangs_on_what_came_before_is_no_golden(made: Callable[[str]
     answers = goldens.answers["loss"]
     assert np.array_equal(goldens.flags["loss.high"], answers > 10.9)
     assert ((answers > 6.0) & ~goldens.flags["loss.high"]).any()
+
+
+def _text_tensor(found: dict[str, Any]) -> None:
+    found["tensor"] = np.full(found["tensor"].shape, "abc")
+
+
+def _no_answer(found: dict[str, Any]) -> None:
+    found["tensor"] = np.where(np.isnan(found["raw"]), 0, found["raw"])
+
+
+def _far(found: dict[str, Any]) -> None:
+    found["raw"][:, -1, 1] = 6e4
+    found["tensor"][:, 1] = (6e4 - 350) / 60
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("mill", _text_tensor, "tensor: found <U3 of shape (40, 5); expected numbers"),
+        ("gru", _far, "refused: channel pressure: found 60000 (kPa); expected 0 to 2000 kPa"),
+    ],
+)
+def test_a_wrong_reference_is_one_line(
+    made: Callable[[str], Pack], name: str, change: Callable[[dict[str, Any]], None], words: str
+) -> None:
+    pack = made(name)
+    pack.arrays("reference.npz", change)
+    with pytest.raises(EdgeRuntimeError) as caught:
+        build(pack.contract, None, lambda _: None)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_number_where_the_contract_passes_nan_on_fails_the_build(made: Callable[[str], Pack]) -> None:
+    pack = made("trees")
+    pack.arrays("reference.npz", _no_answer)
+    assert any("preprocess: found a tensor 1.8e+308 off" in line for line in build(pack.contract, None, print).failures)
