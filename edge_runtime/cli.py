@@ -12,6 +12,7 @@ from edge_runtime.commands import COMMANDS, GROUPS, Command, Flag
 from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
 
 _PROGRAM = "edge-runtime"
+_HELP = "help"
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
 
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog=_PROGRAM,
         description="Serve an exported ONNX model next to a sensor, once it has passed its own goldens.",
-        epilog=f"example: {COMMANDS[0].example}",
+        epilog=f"`{_PROGRAM} help COMMAND` says more of one. example: {COMMANDS[0].example}",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"{_PROGRAM} {__version__}")
@@ -99,6 +100,11 @@ def _add_flags(leaf: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
 
 
 def _call(words: list[str]) -> int:
+    if not words:
+        parser().print_help(sys.stderr)
+        return UsageError.exit_code
+    while words and words[0] == _HELP:
+        words = [*words[1:], "--help"]
     _refuse_unknown_command(words)
     try:
         arguments, extra = parser().parse_known_args(words)
@@ -106,6 +112,7 @@ def _call(words: list[str]) -> int:
         return int(leaving.code or 0)
     command: Command = arguments.command
     if extra:
+        _refuse_missing_flag(extra[0], command, words)
         raise _unknown(extra[0], (flag.name for flag in command.flags), f"{_PROGRAM} {command.name}")
     arguments.command = command.name
     code: int = import_module(command.handler).main(arguments)
@@ -117,13 +124,29 @@ def _refuse_unknown_command(words: list[str]) -> None:
     known = {command.name for command in COMMANDS}
     first = words[0] if words else ""
     if first and not first.startswith("-"):
-        names = {name.partition(" ")[0] for name in known}
+        names = {name.partition(" ")[0] for name in known} | {_HELP}
         if first not in names:
             raise _unknown(first, names, _PROGRAM)
         second = words[1] if len(words) > 1 else ""
         if first in GROUPS and second and not second.startswith("-") and f"{first} {second}" not in known:
             inside = {name.partition(" ")[2] for name in known if name.startswith(f"{first} ")}
             raise _unknown(second, inside, f"{_PROGRAM} {first}")
+
+
+def _refuse_missing_flag(word: str, command: Command, words: list[str]) -> None:
+    """Name the flag that was left out before a file or a bundle, where the command takes no bare word at all."""
+    names = [flag.name for flag in command.flags]
+    takes = [name for name in ("--bundle", "--config") if name in names]
+    given = any(one.partition("=")[0] in takes for one in words)
+    if word.startswith("-") or f"--{word}" in names or not takes or given or not all(n.startswith("-") for n in names):
+        return
+    meant = "--config" if word.endswith(".toml") and "--config" in takes else takes[0]
+    raise UsageError(
+        subject=f"command line of `{_PROGRAM} {command.name}`",
+        found=f"{word!r} without a flag before it",
+        expected=f"`{meant} {word}`, which was probably meant",
+        todo=f"see `{_PROGRAM} {command.name} --help`",
+    )
 
 
 def _unknown(word: str, names: Iterable[str], program: str) -> UsageError:

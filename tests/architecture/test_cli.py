@@ -65,6 +65,29 @@ def test_handler_can_be_imported(command: Command) -> None:
     assert callable(importlib.import_module(command.handler).main)
 
 
+def test_no_word_at_all_shows_the_help_where_errors_go(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(command.name.partition(" ")[0] in err for command in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "help"]])
+def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    shown = capsys.readouterr()
+    assert cli.main(["--help"]) == 0
+    assert shown == capsys.readouterr()
+
+
+@every_command
+def test_help_of_a_command(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help", *command.name.split()]) == 0
+    shown = capsys.readouterr()
+    assert cli.main([*command.name.split(), "--help"]) == 0
+    assert shown == capsys.readouterr()
+
+
 def test_handler_gets_the_arguments_and_gives_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     answer_with(monkeypatch, lambda arguments: seen.append(arguments) or 7)
@@ -75,14 +98,27 @@ def test_handler_gets_the_arguments_and_gives_the_code(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "command line of `edge-runtime`: found no COMMAND; expected COMMAND; see `edge-runtime --help`"),
         (["rnu"], "`edge-runtime`: found unknown word 'rnu'; expected 'run' perhaps; see `edge-runtime --help`"),
         (["selftst"], "found unknown word 'selftst'; expected 'selftest' perhaps"),
         (["zzz"], "found unknown word 'zzz'; expected build, bundle, config, demo,"),
+        (["help", "rnu"], "found unknown word 'rnu'; expected 'run' perhaps"),
         (["config", "shwo"], "`edge-runtime config`: found unknown word 'shwo'; expected 'show' perhaps"),
         (["run", "--confg=a"], "`edge-runtime run`: found unknown word '--confg=a'; expected '--config' perhaps"),
         (["run", "--conf", "a"], "found unknown word '--conf'; expected '--config' perhaps"),
         (["demo", "now"], "found unknown word 'now'; expected nothing more; see `edge-runtime demo --help`"),
+        (
+            ["run", "a/device.toml"],
+            "found 'a/device.toml' without a flag before it; expected `--config a/device.toml`, which",
+        ),
+        (
+            ["status", "device"],
+            "expected `--config device`, which was probably meant; see `edge-runtime status --help`",
+        ),
+        (["config", "show", "a.toml"], "line of `edge-runtime config show`: found 'a.toml' without a flag before it"),
+        (["selftest", "a.toml"], "expected `--config a.toml`, which was probably meant"),
+        (["selftest", "bundles/frost"], "expected `--bundle bundles/frost`, which was probably meant"),
+        (["status", "json"], "found unknown word 'json'; expected '--json' perhaps"),
+        (["run", "--config", "a.toml", "b.toml"], "found unknown word 'b.toml'; expected"),
         (["keygen"], "`edge-runtime keygen`: found no --out; expected --out; see `edge-runtime keygen --help`"),
         (["sign", "b"], "`edge-runtime sign`: found no --key; expected --key"),
         (["sign", "--key", "k"], "`edge-runtime sign`: found no BUNDLE; expected BUNDLE"),
