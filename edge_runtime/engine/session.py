@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,11 @@ def _onnxruntime() -> Any:
 
 
 class _EmptyFolder:
-    """Work in an empty folder: onnxruntime opens external data of a model given as bytes from the current one."""
+    """Work in an empty folder: onnxruntime opens external data of a model given as bytes from the current one.
+
+    It has lost its name before any work begins, so that no end of the process leaves it behind: what is left is the
+    instant between two system calls, where SIGKILL, or SIGTERM without a handler, cannot be helped.
+    """
 
     def __enter__(self) -> None:
         # The folder of before may be gone, or belong to somebody who lets nobody in: no name leads back, no relative
@@ -187,8 +192,12 @@ class _EmptyFolder:
         except OSError:
             self._before = Path("/")
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix="edge-runtime-")
-            os.chdir(self._folder.name)
+            self._folder = tempfile.mkdtemp(prefix="edge-runtime-")
+            try:
+                os.chdir(self._folder)
+            finally:
+                with suppress(OSError):  # Windows keeps the name of a folder that is somebody's current one
+                    os.rmdir(self._folder)  # noqa: PTH106 -- one system call, no more between the two
         except OSError as error:
             raise DeviceError(
                 subject="temporary folder", found=error.strerror or str(error),
@@ -197,7 +206,8 @@ class _EmptyFolder:
 
     def __exit__(self, *_: object) -> None:
         os.chdir(self._before)
-        self._folder.cleanup()
+        if os.name == "nt":
+            Path(self._folder).rmdir()
 
 
 def _dtype(text: str) -> str:

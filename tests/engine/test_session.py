@@ -96,6 +96,21 @@ def test_external_data_in_the_current_folder_is_not_opened(tmp_path, monkeypatch
     assert Path.cwd() == tmp_path
 
 
+def test_the_folder_has_lost_its_name_before_the_model_is_loaded(tmp_path, monkeypatch):
+    """Whatever ends the process while a model loads, no folder is left behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen = []
+    make = onnxruntime.InferenceSession
+
+    def watched(*words, **named):
+        seen.append((list(tmp_path.iterdir()), os.listdir(".")))  # noqa: PTH208 -- a folder without a name has no Path
+        return make(*words, **named)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", watched)
+    engine.open_session(model())
+    assert seen == [([], [])]
+
+
 def test_external_data_would_be_opened_by_onnxruntime_itself(tmp_path, monkeypatch):
     """The reason for the empty folder; when this fails, onnxruntime has closed the hole and the folder can go."""
     (tmp_path / "secret.bin").write_bytes(np.array([7.0], dtype=np.float32).tobytes())
@@ -190,8 +205,14 @@ def test_texts_whole_numbers_and_a_single_number_are_run():
         opsets = [helper.make_opsetid("", 18)]
         return engine.open_session(helper.make_model(graph, ir_version=10, opset_imports=opsets).SerializeToString())
 
-    assert identity(TensorProto.STRING, ["batch"])({"x": np.array(["a", "b"], dtype=object)})["y"].tolist() == ["a", "b"]
-    assert identity(TensorProto.INT8, ["batch"])({"x": np.array([-128, 127], dtype=np.int8)})["y"].tolist() == [-128, 127]
+    assert identity(TensorProto.STRING, ["batch"])({"x": np.array(["a", "b"], dtype=object)})["y"].tolist() == [
+        "a",
+        "b",
+    ]
+    assert identity(TensorProto.INT8, ["batch"])({"x": np.array([-128, 127], dtype=np.int8)})["y"].tolist() == [
+        -128,
+        127,
+    ]
     assert identity(TensorProto.FLOAT, [])({"x": np.array(2.5, dtype=np.float32)})["y"] == 2.5
     huge = np.full(100, 60000, dtype=np.float16)  # its sum of squares is none that float16 has
     assert (identity(TensorProto.FLOAT16, ["batch"])({"x": huge})["y"] == huge).all()
