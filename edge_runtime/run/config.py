@@ -12,6 +12,7 @@ from typing import Final
 from edge_runtime.device.profiles import is_file_name
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.device_config import DeviceConfig
+from edge_runtime.spec.sink import JsonLinesFile
 from edge_runtime.spec.toml_text import MAX_TOML_BYTES, parse_toml, validate
 
 _TODO: Final = "see docs/device_toml.md"
@@ -43,11 +44,14 @@ def load_config(path: Path) -> LoadedConfig:
     """Read and check a device file.
 
     Raises ConfigurationError in one line for everything that can be wrong with it: absent, too large, no TOML (with the
-    line), an unknown key (with the nearest), a wrong type or kind, a missing key, two lines of one name.
+    line), an unknown key (with the nearest), a wrong type or kind, a missing key, two lines of one name, two sinks
+    on one file.
     """
     data = _read(path)
     config = validate(DeviceConfig, parse_toml(data, str(path)), str(path), _TODO)
-    return LoadedConfig(config, path, path.absolute().parent, hashlib.sha256(data).hexdigest())
+    loaded = LoadedConfig(config, path, path.absolute().parent, hashlib.sha256(data).hexdigest())
+    _refuse_shared_files(loaded)
+    return loaded
 
 
 def state_folder(
@@ -102,6 +106,25 @@ def main(args: Namespace) -> int:
     }
     print(json.dumps(resolved, indent=2, ensure_ascii=False))  # noqa: T201 -- the command's output
     return 0
+
+
+def _refuse_shared_files(loaded: LoadedConfig) -> None:
+    """Refuse two sinks on one file: the lock would stop the second only once the first line serves."""
+    owners: dict[str, str] = {}
+    for line in loaded.config.line:
+        for sink in line.sink:
+            if not isinstance(sink, JsonLinesFile):
+                continue
+            file = os.path.realpath(loaded.resolve(sink.path))
+            owner = f"sink {sink.full_name!r} of line {line.name}"
+            if file in owners:
+                raise ConfigurationError(
+                    subject=f"{loaded.path}, line {line.name}, sink",
+                    found=f"{file}, written by {owners[file]} and by {owner}",
+                    expected="one sink to one file",
+                    todo="give each a path of its own",
+                )
+            owners[file] = owner
 
 
 def _chosen_state(loaded: LoadedConfig, environment: Mapping[str, str], system: Path) -> Path:

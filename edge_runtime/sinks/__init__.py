@@ -21,12 +21,12 @@ def make_sink(spec: StandardOutput | JsonLinesFile, folder: Path, *, mono_ns: Ca
     """
     match spec:
         case StandardOutput():
-            return StandardOutputSink(spec.name or spec.kind)
+            return StandardOutputSink(spec.full_name)
         case JsonLinesFile():
             keys = {"/id": "id"} if spec.map is None else {pointer: key for key, pointer in spec.map.items()}
             return JsonLinesSink(
                 folder / spec.path,
-                spec.name or f"{spec.kind} {spec.path}",
+                spec.full_name,
                 sync=spec.sync,
                 id_key=keys.get("/id"),
                 mono_ns=mono_ns,

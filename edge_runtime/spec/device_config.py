@@ -68,6 +68,12 @@ class LineConfig(BaseModel):
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
 
+    @model_validator(mode="after")
+    def _sinks_apart(self) -> Self:
+        """Refuse two sinks that no status and no journal could tell apart."""
+        _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
+        return self
+
 
 class SignatureConfig(BaseModel):
     """By whom the bundles of this device must be signed: never a bundle's own affair."""

@@ -28,6 +28,11 @@ class StandardOutput(BaseModel):
     name: SinkName = None
     map: FieldMap = None
 
+    @property
+    def full_name(self) -> str:
+        """Its name, its kind where it was given none."""
+        return self.name or self.kind
+
 
 class JsonLinesFile(BaseModel):
     """A file of JSON lines, appended to, whole lines only; it may be renamed away by a log rotation."""
@@ -43,6 +48,11 @@ class JsonLinesFile(BaseModel):
     )
     name: SinkName = None
     map: FieldMap = None
+
+    @property
+    def full_name(self) -> str:
+        """Its name, its kind and path where it was given none."""
+        return self.name or f"{self.kind} {self.path}"
 
 
 Sink = Annotated[StandardOutput | JsonLinesFile, Field(discriminator="kind")]

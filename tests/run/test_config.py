@@ -229,6 +229,44 @@ def test_two_lines_of_standard_input(path: Path) -> None:
     assert "one line that reads standard input; frost and other both do" in refusal(path)
 
 
+FILE_SINK = 'kind = "jsonl"\npath = "{}"'
+
+
+@pytest.mark.parametrize("other", ["out/a.jsonl", "out/../out/./a.jsonl", "link/a.jsonl"])
+def test_two_lines_on_one_file(path: Path, other: str) -> None:
+    (path.parent / "out").mkdir()
+    (path.parent / "link").symlink_to("out")
+    text = second("other", 'kind = "stdin"').replace('kind = "stdout"', FILE_SINK.format("out/a.jsonl"), 1)
+    path.write_text(text.replace('kind = "stdout"', FILE_SINK.format(other)))
+    assert refusal(path) == (
+        "device.toml, line other, sink: found out/a.jsonl, written by sink 'jsonl out/a.jsonl' of line frost and by "
+        f"sink 'jsonl {other}' of line other; expected one sink to one file; give each a path of its own"
+    )
+
+
+def test_two_sinks_of_a_line_on_one_file(path: Path) -> None:
+    two = f'{FILE_SINK.format("a")}\nname = "x"\n[[line.sink]]\n{FILE_SINK.format("./a")}'
+    path.write_text(GOOD.replace('kind = "stdout"', two))
+    assert "written by sink 'x' of line frost and by sink 'jsonl ./a' of line frost" in refusal(path)
+
+
+@pytest.mark.parametrize("two", [
+    'kind = "stdout"\n[[line.sink]]\nkind = "stdout"',
+    'kind = "stdout"\n[[line.sink]]\nkind = "jsonl"\npath = "a"\nname = "stdout"',
+])  # fmt: skip
+def test_two_sinks_of_one_name(path: Path, two: str) -> None:
+    path.write_text(GOOD.replace('kind = "stdout"', two))
+    assert refusal(path) == (
+        "device.toml, line[0]: found a mistake (2 sinks are called 'stdout'; give each sink its own name); "
+        f"expected keys that agree; {SEE}"
+    )
+
+
+def test_two_lines_may_both_write_to_standard_output(path: Path) -> None:
+    path.write_text(second("other", 'kind = "stdin"'))
+    assert len(load_config(path).config.line) == 2
+
+
 def test_no_line_at_all(path: Path) -> None:
     path.write_text('schema = "edge-runtime/device/1"\nline = []\n')
     assert refusal(path) == f"device.toml, line: found nothing; expected at least 1; {SEE}"
