@@ -7,7 +7,7 @@ input, never its comparison, so that the comparison is what must notice.
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -336,14 +336,28 @@ def bindings(
     by_line = {}
     for line, bound in lines.items():
         if sorted(bound) != sorted(names):
-            absent = sorted(set(names) - set(bound)) or sorted(set(bound) - set(names))
-            what = "no channel" if set(names) - set(bound) else "an unknown channel"
-            raise ConfigurationError(
-                subject=f"line {line}, channels", found=f"{what} {', '.join(absent)}",
-                expected=f"exactly {', '.join(names)}", todo=f"correct [line.channels] of {line} in device.toml",
-            )  # fmt: skip
+            raise _misnamed(line, names, bound)
         by_line[line] = Contract(channels, bound).conversions
     return Conversions(by_line), f"{', '.join(lines)} bound", "every channel converts"
+
+
+def _misnamed(line: str, names: Sequence[str], bound: Mapping[str, ChannelBinding]) -> ConfigurationError:
+    """A mistyped key is also a missing one: the key is told first, with the channel that it is nearest to."""
+    absent = [name for name in names if name not in bound]
+    unknown = [key for key in bound if key not in names]
+    found = [f"an unknown channel {key}{_perhaps(key, absent or names)}" for key in unknown]
+    found += [f"no channel {', '.join(absent)}"] if absent else []
+    return ConfigurationError(
+        subject=f"line {line}, channels", found=" and ".join(found), expected=f"exactly {', '.join(names)}",
+        todo=f"correct [line.channels] of {line} in device.toml",
+    )  # fmt: skip
+
+
+def _perhaps(key: str, names: Sequence[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
+    near = get_close_matches(key, names, n=1, cutoff=0.6)
+    return f" ({near[0]} perhaps)" if near else ""
 
 
 def golden_tensor(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:

@@ -353,6 +353,16 @@ def test_bindings(binding: dict[str, ChannelBinding], words: str) -> None:
     assert words in report.failures()[0].measured
 
 
+def test_a_mistyped_channel_is_told_with_the_nearest() -> None:
+    bound = _bindings(FROST)
+    bound["air_temprature"] = bound.pop("air_temperature")
+    (failed,) = boot(FROST, make_setting(bindings={"roof": bound})).report.failures()
+    assert (
+        "found an unknown channel air_temprature (air_temperature perhaps) and no channel air_temperature; expected"
+        in f"found {failed.measured}; expected"
+    )
+
+
 def test_a_check_that_breaks_has_not_passed(bare: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, inject: bool) -> None:
         raise KeyError(inject)

@@ -266,11 +266,12 @@ def test_a_port_that_this_user_may_not_open(config: Path, monkeypatch: pytest.Mo
         ("", "", "ok", "5 bound; air_temperature: [degF] -> Cel;", ""),
         ('wind_speed = { field = "w", unit = "km/h" }\n', "", "fail", "no channel wind_speed", "correct [line.channels]"),
         ("wind_speed", "gust", "fail", "no channel wind_speed", "correct [line.channels]"),
+        ("wind_speed", "wnd_speed", "fail", "an unknown channel wnd_speed (wind_speed perhaps)", "correct [line.channels]"),
         ('"km/h"', '"hPa"', "fail", "'hPa'; expected a unit that converts to m/s", "pressure"),
         (', unit = "km/h"', "", "warn", "undeclared: refused at the first sample", 'channels.wind_speed.unit = "m/s"'),
         ('columns = "header"', 'columns = ["t", "rh", "p", "s"]', "fail", "'w'", ""),
     ],
-    ids=["good", "missing", "unknown", "unit", "undeclared", "column"],
+    ids=["good", "missing", "unknown", "mistyped", "unit", "undeclared", "column"],
 )  # fmt: skip
 def test_the_channels_of_a_line(config: Path, old: str, new: str, status: str, words: str, todo: str) -> None:
     config.write_text(CONFIG.replace(old, new) if old else CONFIG)
