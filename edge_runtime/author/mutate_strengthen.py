@@ -60,12 +60,12 @@ def strengthen(
     subject = open_subject(files, variant, float_model)
     scoring = Scoring(subject, budget_s)
     goldens, counts = _in_order(subject), [0, 0]
-    scored = scoring.score(goldens)
     most = max(1, _MAX_NUMBERS // max(1, goldens.raw[0].size))
     pools = [
         _from_data(subject, candidates, min(MAX_FROM_DATA, most)),
         drawn(subject, min(MAX_DRAWN, most), _DRAW, ("tolerated", "trained")),
     ]
+    scored = scoring.score(goldens)
     for _ in range(_ROUNDS):
         before = len(goldens)
         for at, pool in enumerate(pools):
