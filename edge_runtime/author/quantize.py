@@ -68,6 +68,7 @@ def quantize(
     from onnxruntime import quantization as ort  # noqa: PLC0415 - 0.3 s and 70 MB, for int8 builds alone
     from onnxruntime.quantization.shape_inference import quant_pre_process  # noqa: PLC0415 - as above
 
+    is_fixed = _is_fixed(graph, axes or {})
     with tempfile.TemporaryDirectory(prefix="edge-runtime-build-") as name:
         folder = Path(name)
         source, prepared, result = (folder / f"{step}.onnx" for step in ("source", "prepared", "result"))
@@ -78,7 +79,7 @@ def quantize(
         try:
             quant_pre_process(source, prepared, skip_symbolic_shape=True)
             ort.quantize_static(
-                prepared, result, _Rows(tensors, axes or {}, 1 if _is_fixed(graph) else _ROWS_A_RUN),
+                prepared, result, _Rows(tensors, axes or {}, 1 if is_fixed else _ROWS_A_RUN),
                 quant_format=ort.QuantFormat.QDQ, activation_type=ort.QuantType.QUInt8, weight_type=ort.QuantType.QInt8,
                 per_channel=True, reduce_range=True, calibrate_method=ort.CalibrationMethod.MinMax,
                 calibration_cache_path=cache,
@@ -91,9 +92,7 @@ def quantize(
             ) from error  # fmt: skip
         # The quantizer writes its ranges in the order of a set, another one in each process.
         measured = json.dumps(json.loads(cache.read_text()), sort_keys=True)
-        made = clean_graph(
-            result.read_bytes(), subject=f"{subject}, quantized", one_by_one=_is_fixed(graph), batch_axes=axes
-        )
+        made = clean_graph(result.read_bytes(), subject=f"{subject}, quantized", one_by_one=is_fixed, batch_axes=axes)
         return Quantized(made, measured)
 
 
@@ -144,9 +143,9 @@ def _origin(name: str, moved: Mapping[str, str]) -> str:
     return name
 
 
-def _is_fixed(graph: Graph) -> bool:
-    """Whether a batch is fixed at 1."""
-    return any(port.shape[:1] == (1,) for port in graph.inputs)
+def _is_fixed(graph: Graph, axes: Mapping[str, int]) -> bool:
+    """Whether the batch is fixed at 1."""
+    return any(port.shape[axes.get(port.name, 0)] == 1 for port in graph.inputs)
 
 
 class _Rows:

@@ -364,3 +364,12 @@ def test_a_number_where_the_contract_passes_nan_on_fails_the_build(made: Callabl
     pack = made("trees")
     pack.arrays("reference.npz", _no_answer)
     assert any("preprocess: found a tensor 1.8e+308 off" in line for line in build(pack.contract, None, print).failures)
+
+
+def test_a_word_that_no_reference_has_is_a_golden_all_the_same(made: Callable[[str], Pack]) -> None:
+    pack = made("mill")
+    pack.edit('"carbide", "ceramic"]', '"carbide", "ceramic", "diamond"]')
+    pack.edit("keys = [0, 1, 2]\nvalues = [0.8, 1.6, 2.2]", "keys = [0, 1, 2, 3]\nvalues = [0.8, 1.6, 2.2, 3.0]")
+    _, goldens = _read(_build(pack))
+    assert 3.0 in goldens.raw[:, 0, 1]
+    assert np.float32(3.0) in goldens.tensors["x"]

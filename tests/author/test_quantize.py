@@ -90,3 +90,14 @@ def test_the_frost_input_clips_where_it_is_said_to() -> None:
     frost = clean_graph((BUNDLES / "frost" / "model_int8.onnx").read_bytes(), subject="frost")
     assert read_grid(frost).input_clip["window"] == pytest.approx((-3.457, 4.557), abs=1e-3)
     assert read_grid(frost).seven_bit_weights
+
+
+def test_a_state_is_calibrated_with_its_batch_where_the_model_has_it() -> None:
+    data = (BUNDLES.parent / "examples" / "tiny" / "gru" / "model.onnx").read_bytes()
+    axes = {"h": 1, "h_next": 1}
+    gru = clean_graph(data, subject="gru", batch_axes=axes)
+    random = np.random.default_rng(1)
+    cases = {"x": random.normal(size=(100, 2)).astype("f4"), "h": random.normal(size=(100, 1, 4)).astype("f4")}
+    assert "DequantizeLinear" in quantize(gru, cases, subject="gru", axes=axes).graph.operators
+    with pytest.raises(BundleError, match="quantizer fails"):
+        quantize(gru, cases, subject="gru", axes={"h": 2, "h_next": 1})
