@@ -23,9 +23,10 @@ from edge_runtime.spec.variant import Variant
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
-# A stream costs a window of memory; a payload that invents stream names must not be able to take all of it.
+# A stream costs a window of memory; a payload that invents stream names must not be able to take all of it. 64 MiB of
+# numbers for the streams of a line together; a snapshot of the journal takes a few times that for a moment.
 MAX_STREAMS = 1024
-MAX_STREAM_NUMBERS = 1 << 25
+MAX_STREAM_NUMBERS = 1 << 23
 MAX_STREAM_NAME = 100
 
 
@@ -64,6 +65,11 @@ class Model(NamedTuple):
             return make_preprocess(self.manifest)
         name, dtype, has_window = own.input, np.dtype(own.dtype), self.manifest.window is not None
         return lambda windows: prepare({name: (windows if has_window else windows[:, 0]).astype(dtype)})
+
+
+def max_streams(rule: WindowRule) -> int:
+    """How many streams one line takes: what they hold together is bounded, but one there always is."""
+    return max(1, min(MAX_STREAMS, MAX_STREAM_NUMBERS // rule.stream_numbers))
 
 
 class _Due(NamedTuple):
@@ -113,10 +119,7 @@ class Line:
         self._clips = tuple((name, clip.min, clip.max) for name, clip in model.variant.input_clip.items())
         self._identity = blake2b(f"{model.digest}\n{name}\n".encode(), digest_size=10)
         self._windows = np.empty((self._sizes[-1], self._rule.length, self._rule.width))
-        # A stream costs its ring; all of them together must not take the machine.
-        self._max_streams = max(
-            1, min(MAX_STREAMS, MAX_STREAM_NUMBERS // (2 * self._rule.remembered * self._rule.width))
-        )
+        self._max_streams = max_streams(self._rule)
         self._due: list[_Due] = []
         self._streams: dict[str, Stream] = {}
         self._answers: list[Answer] = []

@@ -45,6 +45,13 @@ class WindowRule:
         self.step_min_ns, self.step_max_ns = round(period * STEP_MIN), round(period * STEP_MAX)
         self.rate_min_ns, self.rate_max_ns = round(period * (1 - tolerance)), round(period * (1 + tolerance))
 
+    @property
+    def stream_numbers(self) -> int:
+        """What one stream holds, in numbers of 8 bytes: its samples twice over with their times, runs, states."""
+        places = (1 if self.limits else 0) + (1 if self.has_hold else 0)
+        states = sum(state.fresh.size for state in self.states)
+        return 2 * self.remembered * (self.width + 1) + places * self.width + states
+
 
 class State:
     """One recurrent state: how it begins, whether a gap begins it anew, and where a batch puts its dimension."""

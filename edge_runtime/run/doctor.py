@@ -107,6 +107,7 @@ def _lines(machine: Machine, loaded: LoadedConfig | None, profile: DeviceProfile
             finding,
             look_at_line.fit(line, manifest, profile, machine, runtime),
             *look_at_line.bindings(line, manifest, today),
+            look_at_line.streams(line, manifest),
             look.bytes_a_day(line, manifest),
         ]
     return found

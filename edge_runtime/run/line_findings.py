@@ -1,6 +1,7 @@
 """What `doctor` says of one line of a device file: its source, its bundle on this machine, its bindings; it opens nothing."""
 
 import datetime as dt
+import math
 import os
 from collections.abc import Iterator
 from importlib import metadata
@@ -9,6 +10,8 @@ from typing import Final
 from edge_runtime.device.probe import Machine
 from edge_runtime.errors import EdgeRuntimeError
 from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.line import max_streams
+from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.serial_port import LinkAbsent, find_port
 from edge_runtime.run import checks
 from edge_runtime.run.config import LoadedConfig
@@ -84,6 +87,18 @@ def bindings(line: LineConfig, manifest: Manifest | None, today: dt.date) -> lis
         todo = f'write the unit, e.g. channels.{refused[0]}.unit = "{_unit(manifest, refused[0])}"'
         finding = finding._replace(status="warn", todo=todo)
     return [finding, *_expired(line, today)]
+
+
+def streams(line: LineConfig, manifest: Manifest | None) -> Finding:
+    """How many streams a line takes, and what they may hold: a payload that invents names stops there."""
+    subject = f"streams of line {line.name}"
+    if manifest is None:
+        return Finding(subject, "skipped", "not checked: needs the bundle")
+    rule = WindowRule(manifest)
+    most = max_streams(rule) if line.decode.stream is not None else 1
+    size = most * rule.stream_numbers * 8 / (1 << 20)
+    return Finding(subject, "ok", f"at most {most}, in {math.ceil(size)} MiB; a further one is refused (too_many_streams)"
+                   if line.decode.stream is not None else f"one, in {math.ceil(size)} MiB")  # fmt: skip
 
 
 def _port(subject: str, spec: SerialSource) -> Finding:

@@ -1,11 +1,14 @@
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAMS
+from edge_runtime.flow import line as module
+from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAM_NUMBERS, MAX_STREAMS, max_streams
+from edge_runtime.flow.window import State, Stream, WindowRule
 from edge_runtime.spec.reading import Reading
 from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK
 from tests.rig import tiny
@@ -116,6 +119,33 @@ def test_a_payload_cannot_invent_streams_without_end():
         line.offer(Reading((1.0, 1.0), 10**9, f"s{number}"), 0)
     line.offer(Reading((1.0, 1.0), 10**9, "x" * (MAX_STREAM_NAME + 1)), 0)
     assert ledger(line)["samples"]["rejected"] == {"too_many_streams": 5, "bad_stream": 1}
+
+
+@pytest.mark.parametrize(
+    ("length", "states"), [(1, 0), (64, 0), (10_000, 0), (10_000, 2_000_000), (1, 200_000), (1_000_000, 0)]
+)
+def test_all_streams_together_hold_a_bounded_number_of_numbers(length, states):
+    contract = tiny.manifest(window={"length": length})
+    rule = WindowRule(contract)
+    if states:
+        tensor = {"input": "h", "output": "g", "shape": (states,), "dtype": "float64"}
+        rule.states = (State(SimpleNamespace(batch_axis=0, initial=0.0, reset="gap", **tensor)),)
+    most = max_streams(rule)
+    stream = Stream(rule, ())
+    held = sum(one.nbytes for one in (stream._ring, stream._times, *stream.state.values())) // 8
+    assert rule.stream_numbers >= held
+    assert 1 <= most <= MAX_STREAMS
+    assert most * held <= MAX_STREAM_NUMBERS or most == 1
+    assert (most + 1) * rule.stream_numbers > MAX_STREAM_NUMBERS or most == MAX_STREAMS
+
+
+def test_wide_streams_are_fewer(monkeypatch):
+    contract = tiny.manifest()
+    monkeypatch.setattr(module, "MAX_STREAM_NUMBERS", 3 * WindowRule(contract).stream_numbers)
+    line = tiny.line(contract=contract, decode=tiny.JSON)
+    for number in range(5):
+        line.offer(Reading((1.0, 1.0), 10**9, f"s{number}"), 0)
+    assert ledger(line)["samples"]["rejected"] == {"too_many_streams": 2}
 
 
 def test_without_a_time_the_arrival_counts_and_never_stands_still():

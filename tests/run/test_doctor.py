@@ -282,6 +282,16 @@ def test_the_channels_of_a_line(config: Path, old: str, new: str, status: str, w
     assert at_line.bindings(loaded.config.line[0], None, dt.date(2026, 1, 1))[0].status == "skipped"
 
 
+def test_the_streams_of_a_line_and_what_they_hold(config: Path) -> None:
+    manifest = parse((BUNDLES / "frost" / "manifest.json").read_bytes())
+    assert at_line.streams(load_config(config).config.line[0], manifest).text == "one, in 1 MiB"
+    config.write_text(CONFIG.replace('columns = "header"', 'columns = "header", stream = "station"'))
+    line = load_config(config).config.line[0]
+    found = at_line.streams(line, manifest)
+    assert (found.status, found.text) == ("ok", "at most 1024, in 7 MiB; a further one is refused (too_many_streams)")
+    assert at_line.streams(line, None).status == "skipped"
+
+
 @pytest.mark.parametrize(("today", "warned"), [("2026-06-30", False), ("2026-07-01", True)])
 def test_a_correction_that_has_expired(config: Path, today: str, warned: bool) -> None:
     correction = "correction = { a = 1.01, date = 2025-06-30, expires = 2026-06-30 }"
