@@ -30,6 +30,7 @@ from edge_runtime.author.proof import (
 from edge_runtime.author.quantize import RECIPE, evenly_spaced, quantize, read_grid
 from edge_runtime.author.record import Built, CalibrationRecord, Metrics, Proof, Record, differences, tool_versions
 from edge_runtime.author.rewrite import maps_of, same_numbers
+from edge_runtime.author.search_contract import search_contract
 from edge_runtime.author.source import Source, read_source, sha256
 from edge_runtime.author.trial import boot_failures
 from edge_runtime.bundle.golden import Goldens
@@ -98,8 +99,14 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
         output_off = max(output_off, *off.values())
         failures += output_failures(contract, contract.model_of(variant), model, off)
         failures += _map_failures(source, contract.model_of(variant), model)
-    made = []
+    made: list[_Made] = []
+    searched = None
     for variant, model, one in zip(stated, sources, plain, strict=True):
+        if variant is stated[0] and contract.gates is not None:
+            found, searched = search_contract(source, variant, model, recorded.search if recorded else None, tell)
+            failures += searched.failures
+            made.append(_Made(found.variant, searched.graph, found.calibration) if found and searched.graph else one)
+            continue
         if variant.precision == "int8":
             tell(f"quantizing {variant.name}")
         made.append(_quantized(source, variant, model, recorded) if variant.precision == "int8" else one)
@@ -123,7 +130,8 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
             between_batch_sizes=max(one.apart for one in proven),
         ),
         metrics={name: one.metrics for name, one in zip(names, proven, strict=True) if one.metrics},
-        warnings=tuple(dict.fromkeys(line for one in proven for line in one.warnings)),
+        search=searched.record if searched else None,
+        warnings=tuple(dict.fromkeys([*(searched.warnings if searched else ()), *(w for p in proven for w in p.warnings)])),
     )  # fmt: skip
     tell("booting the bundle as a device will")
     for name in names if len(names) > 1 else [None]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, ValidationError
 
+from edge_runtime.author.demands import Demands
 from edge_runtime.author.mistake import told
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
@@ -24,6 +25,8 @@ Range = tuple[FiniteFloat, FiniteFloat]
 # One array, or a table of them: by channel, by tensor or by output.
 ArrayNames = str | dict[str, str]
 Precision = Literal["int8", "float16", "float32", "as_is"]
+# What the gates choose among; without them there is nothing to choose by.
+AnyPrecision = Literal["int8", "float16", "float32", "as_is", "auto"]
 
 
 class ContractProvenance(Frozen):
@@ -151,7 +154,7 @@ class Contract(Frozen):
     security_version: Annotated[int, Field(ge=0)]
     description: str
     model: str
-    precision: Precision
+    precision: AnyPrecision
     batch_sizes: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(min_length=1)] = (
         1, 2, 4, 8, 16, 32, 64,
     )  # fmt: skip
@@ -167,6 +170,7 @@ class Contract(Frozen):
     needs: Needs
     goldens: GoldenChoice = GoldenChoice()
     calibration: Calibration = Calibration()
+    gates: Demands | None = None
     tolerance: Tolerance | None = None
     annotations: dict[str, str] = Field(default={})
 
@@ -188,7 +192,9 @@ class Contract(Frozen):
     @property
     def variants(self) -> tuple[ContractVariant, ...]:
         """The model of the contract itself first, then the further ones."""
-        own = ContractVariant(name=f"cpu_{self.precision}", precision=self.precision, tolerance=self.tolerance)
+        # Until the search has chosen, the author's own model stands in its place.
+        precision = "as_is" if self.precision == "auto" else self.precision
+        own = ContractVariant(name=f"cpu_{self.precision}", precision=precision, tolerance=self.tolerance)
         return (own, *self.variant)
 
     def model_of(self, variant: ContractVariant) -> str:

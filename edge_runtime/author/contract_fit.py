@@ -26,6 +26,7 @@ def require_fitting(contract: Contract, path: Path) -> None:
     _require_data(contract, path)
     _require_goldens(contract, path)
     _require_variants(contract, path)
+    _require_gates(contract, path)
 
 
 def _require_channel(channel: ContractChannel, subject: str) -> None:
@@ -151,6 +152,19 @@ def _require_variants(contract: Contract, path: Path) -> None:
         raise ConfigurationError(
             subject=f"{path}, variant", found=f"two called {twice}", todo="give one another name",
             expected=f"names of their own; {names[0]} is the contract's own model",
+        )  # fmt: skip
+
+
+def _require_gates(contract: Contract, path: Path) -> None:
+    if contract.precision == "auto" and contract.gates is None:
+        raise ConfigurationError(
+            subject=f"{path}, precision", found="'auto' without [gates]", expected="[gates] to choose by",
+            todo="add [[gates.accept]] with an output, its metric and the allowed loss",
+        )  # fmt: skip
+    if contract.gates is not None and contract.data.validation is None:
+        raise ConfigurationError(
+            subject=f"{path}, gates", found="no data.validation", expected="validation data to judge by",
+            todo="add data.validation, with what was true; test data are for the report alone",
         )  # fmt: skip
 
 

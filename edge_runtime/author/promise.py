@@ -134,11 +134,13 @@ def make_variant(
     )
 
 
-def describe_recipe(grid: Grid, *, samples: int, calibration_sha256: str) -> Quantization:
+def describe_recipe(
+    grid: Grid, *, samples: int, calibration_sha256: str, recipe: Mapping[str, object] = RECIPE
+) -> Quantization:
     """The quantizer's recipe as the manifest states it, with what was measured on the result."""
     return Quantization.model_validate(
         {
-            **RECIPE,
+            **recipe,
             "seven_bit_weights": grid.seven_bit_weights,
             "samples": samples,
             "calibration_sha256": calibration_sha256,

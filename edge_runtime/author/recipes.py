@@ -62,6 +62,7 @@ CALIBRATORS = (
     Calibrator("percentile_99.9", "Percentile", 99.9),
     Calibrator("entropy", "Entropy"),
 )
+_MANIFEST = {"minmax": "MinMax"}
 # ONNX Runtime's quantizer gives the entropy method 128 bins for 128 steps, which leaves it nothing to choose.
 BINS = 2048
 
@@ -162,6 +163,15 @@ def alone(prepared: Prepared, ranges: str, recipe: Recipe, node: str) -> Graph:
     """The model with this one heavy node quantized and every other node in float, to see what it costs."""
     model = onnx.load_model_from_string(prepared.data)
     return quantized(prepared, ranges, recipe, in_float=[one.name for one in model.graph.node if one.name != node])
+
+
+def described(recipe: Recipe, calibrator: str) -> dict[str, str | bool]:
+    """A recipe in the manifest's words."""
+    return {
+        "format": "QDQ", "activations": recipe.activations, "weights": recipe.weights,
+        "per_channel": recipe.per_channel, "reduce_range": recipe.reduce_range,
+        "calibration": _MANIFEST.get(calibrator, calibrator),
+    }  # fmt: skip
 
 
 def is_quantized(graph: Graph) -> bool:

@@ -10,6 +10,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime import __version__
 from edge_runtime.author.mistake import told
+from edge_runtime.author.trials import SearchRecord
 from edge_runtime.engine.session import distributions, version
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Frozen, Sha256
@@ -73,6 +74,7 @@ class Record(Frozen):
     calibration: dict[str, CalibrationRecord] = Field(default={})
     proof: Proof
     metrics: dict[str, dict[str, Metrics]] = Field(default={})
+    search: SearchRecord | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -48,7 +48,7 @@ _MIXED_CASES = 512
 _LARGE_BATCH = 64
 _BASELINE = "float32"
 # Medians of a busy machine are no better than this: within it two recipes are equally fast.
-_EQUALLY_FAST = 1.25
+_EQUALLY_FAST = 1.15
 # The sensitive nodes are those without which the others' squared error is at most this share of the whole.
 _ERROR_LEFT = 0.25
 
@@ -59,6 +59,11 @@ class Outcome(NamedTuple):
     record: SearchRecord
     graph: Graph | None
     recipe: Recipe | None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the winner was not refused for."""
+        return tuple(f"{one.name}: {line}" for one in self.record.trials for line in one.warnings)
 
     @property
     def failures(self) -> tuple[str, ...]:

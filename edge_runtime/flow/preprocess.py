@@ -108,6 +108,7 @@ def _at_rest(channel: Channel) -> float:
 _ALWAYS_FINITE = frozenset({"standardize", "min_max", "clip", "scale", "lag", "difference", "colours", "resize"})
 _LIMITS = {
     "float32": (-3.4028234663852886e38, 3.4028234663852886e38), "float16": (-65504.0, 65504.0),
+    "float64": (-1.7976931348623157e308, 1.7976931348623157e308),
     "int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int64": (-(2.0**53), 2.0**53),
 }  # fmt: skip
 

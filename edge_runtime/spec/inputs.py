@@ -8,7 +8,7 @@ from pydantic import Field, FiniteFloat, model_validator
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat
 from edge_runtime.spec.steps import Step
 
-Dtype = Literal["float32", "float16", "int8", "uint8", "int64"]
+Dtype = Literal["float32", "float16", "float64", "int8", "uint8", "int64"]
 Axis = Literal["batch", "time", "channel", "point", "row", "column", "colour", "one"]
 # A sample is a row of numbers; one larger than this is no sensor's sample but a mistake in a shape.
 MAX_WIDTH = 4_000_000
