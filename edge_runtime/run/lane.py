@@ -194,6 +194,17 @@ class Lane:
         """Whether a sample was accepted within three of the contract's periods (three minutes where it has none)."""
         return self._mono_ns() < self._fresh_until_ns
 
+    @property
+    def waiting(self) -> str:
+        """Why answers do not go out, as a clause; empty where they do."""
+        return self._outbox.waiting
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the line from its whole work though it serves: answers that wait, a journal left behind."""
+        behind = f"a restart would lose what came last: {self._stale}" if self._stale else ""
+        return "; ".join(filter(None, (self.waiting, behind)))
+
     def health(self) -> LineHealth:
         """What the status says of this line."""
         manifest = self._ready.model.manifest

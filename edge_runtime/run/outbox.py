@@ -61,6 +61,14 @@ class Outbox:
         """Whether some sink has not taken all there is."""
         return bool(self._entries)
 
+    @property
+    def waiting(self) -> str:
+        """How many answers wait, for which sink and why, as a clause; empty where none do."""
+        for sink, taken in zip(self._sinks, self._taken, strict=True):
+            if taken < len(self._entries):
+                return f"answers wait ({len(self._entries) - taken}): {sink.name}: {sink.status().removesuffix('.')}"
+        return ""
+
     def take_changes(self) -> dict[str, Any]:
         """What changed since the last call, as JSON can hold it: the new entries that still wait, and how far all are.
 

@@ -67,7 +67,7 @@ class Service:
             self._write("ERROR", str(error), ready=False, live=False)
             raise
         self._notice.stopping()
-        self._write("OPERATIONAL", "stopped", ready=False, live=False)
+        self._write("OPERATIONAL", self._reason(), ready=False, stopped=True)
         return 0
 
     def _boot(self) -> tuple[list[Report], dict[str, ReadyModel]]:
@@ -121,25 +121,30 @@ class Service:
         while not self._stop.wait(_ERROR_WAIT_S):
             self._notice.watchdog()
             self._write("ERROR", reason, ready=False)
-        self._write("ERROR", "stopped", ready=False, live=False)
+        self._write("ERROR", reason, ready=False, stopped=True)
         return 0
 
     def _every_tick(self) -> None:
         self._notice.watchdog()
-        self._write("OPERATIONAL", "every check passed", ready=True)
+        self._write("OPERATIONAL", self._reason(), ready=True)
 
-    def _write(self, state: State, reason: str, *, ready: bool, live: bool = True) -> None:
+    def _reason(self) -> str:
+        troubles = [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
+        return "; ".join(troubles) or "every check passed"
+
+    def _write(self, state: State, reason: str, *, ready: bool, live: bool = True, stopped: bool = False) -> None:
         health = Health(
             time=timestamp(time.time_ns()),
             pid=os.getpid(),
             run_id=self._run_id,
             state=state,
             reason=reason,
-            live=live,
+            live=live and not stopped,
             ready=ready,
             fresh=ready and bool(self._lanes) and all(lane.is_fresh for lane in self._lanes),
             profile=self._profile,
             lines=tuple(lane.health() for lane in self._lanes),
+            stopped=stopped,
         )
         # The status is told, never obeyed: a full disk must not stop the answers.
         with suppress(TemporaryError):

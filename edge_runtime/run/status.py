@@ -17,7 +17,10 @@ OLD_S = 60
 
 
 def main(args: Namespace) -> int:
-    """Print the status of the device of ``args.config``; 1 if there is none, it has gone, or it has stopped turning."""
+    """Print the status of the device of ``args.config``; 1 if there is none, it has gone, or it has stopped turning.
+
+    0 also for a device that has stopped in order, which the first line says then: what stands below is as it was left.
+    """
     folder = _newest(status_folders(state_folder(load_config(Path(args.config)))))
     try:
         health = read_status(folder)
@@ -45,7 +48,9 @@ def _newest(folders: Sequence[Path]) -> Path:
 
 
 def why_gone(health: Health, *, age_s: float, is_alive: bool) -> str | None:
-    """Say why this status is no longer true, or None if it is."""
+    """Say why this status is no longer true, or None if it is: the last word of a stop in order is never outdated."""
+    if health.stopped:
+        return None
     if not is_alive:
         return f"process {health.pid} has gone; what stands above is its last word, of {health.time}; start it again"
     if age_s > OLD_S:
@@ -59,7 +64,8 @@ def why_gone(health: Health, *, age_s: float, is_alive: bool) -> str | None:
 def describe(health: Health) -> Iterator[str]:
     """Every line of the text for a person."""
     signals = ", ".join(f"{'' if on else 'not '}{name}" for name, on in _signals(health).items())
-    yield f"{health.state}: {health.reason}"
+    head = f"{health.state}: {health.reason}"
+    yield f"stopped in order at {health.time}; until then {head}" if health.stopped else head
     yield f"  {signals}; run {health.run_id}, process {health.pid}, {health.time}"
     if health.profile:
         yield f"  profile {health.profile}"

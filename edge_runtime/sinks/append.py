@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from edge_runtime.errors import TemporaryError
@@ -41,7 +42,8 @@ def append_whole(descriptor: int, data: bytes, end: int) -> None:
         while view:
             view = view[os.write(descriptor, view) :]
     except OSError:
-        os.ftruncate(descriptor, end)
+        with suppress(OSError):  # what is told is why it did not take it, not that a device cannot be cut
+            os.ftruncate(descriptor, end)
         raise
 
 

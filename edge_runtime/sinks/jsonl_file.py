@@ -64,10 +64,10 @@ class JsonLinesSink:
                 os.ftruncate(self._file, end)
                 raise
         except OSError as error:
-            self._status = f"{self._path} takes nothing: {error.strerror}; answers wait."
+            self._status = f"{self._path} takes nothing: {error.strerror}."
             return 0
         except EdgeRuntimeError as error:  # the file was replaced by one that cannot be ours
-            self._status = f"It takes nothing, answers wait: {error}."
+            self._status = f"It takes nothing: {error}."
             return 0
         self._status = "It is taking answers."
         return len(answers)

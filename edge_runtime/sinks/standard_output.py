@@ -59,7 +59,7 @@ class StandardOutputSink:
                 ) from error  # fmt: skip
             self._status = f"It takes nothing: {error.strerror}."
             return taken
-        self._status = "It is taking answers." if taken == len(answers) else "Its reader is not reading; answers wait."
+        self._status = "It is taking answers." if taken == len(answers) else "Its reader is not reading."
         return taken
 
     def position(self) -> None:

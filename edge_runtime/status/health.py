@@ -72,6 +72,7 @@ class LineHealth:
 class Health:
     """The whole process. ``live``: it turns. ``ready``: it is proven and could answer. ``fresh``: data flows.
 
+    ``stopped``: it has ended in order, at ``time``: it was told to, or its sources had ended and all had gone out.
     ``reason`` says in one sentence why the state is what it is; ``time`` is when this was written, ISO 8601 UTC.
     """
 
@@ -85,6 +86,7 @@ class Health:
     fresh: bool
     profile: str | None = None
     lines: tuple[LineHealth, ...] = ()
+    stopped: bool = False
 
     def as_json(self) -> bytes:
         """One JSON object and a newline."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -70,7 +71,10 @@ def test_sigterm_answers_what_was_taken_and_a_restart_goes_on(site: Path) -> Non
                 rest, told = started.communicate(timeout=PATIENCE_S)
             assert started.returncode == 0, told
             seen += [json.loads(line) for line in [first, *rest.splitlines()]]
-            assert _status(site)["live"] is False
+            assert (_status(site)["live"], _status(site)["stopped"]) == (False, True)
+            asked = run_program("status", home=site, cwd=site)
+            assert (asked.returncode, asked.stderr) == (0, "")
+            assert re.match(r"stopped in order at \S+; until then OPERATIONAL: every check passed\n", asked.stdout)
     assert [answer["seq"] for answer in seen] == list(range(100 - WARM_UP))
     assert [answer["seq"] for answer in seen if "restarted" in answer["flags"]] == [60 - WARM_UP]
 
@@ -87,6 +91,9 @@ def test_a_refused_bundle_leaves_it_up_in_error_saying_why(site: Path) -> None:
         started.send_signal(signal.SIGTERM)
         answers, told = started.communicate(timeout=PATIENCE_S)
     assert (started.returncode, answers) == (0, b"")
+    asked = run_program("status", home=site, cwd=site)
+    assert asked.returncode == 0
+    assert re.match(r"stopped in order at \S+; until then ERROR: .*model_int8.onnx with other content", asked.stdout)
     assert told.decode().splitlines()[-1].startswith("edge-runtime: staying up in ERROR and publishing nothing")
 
 
@@ -134,6 +141,31 @@ def test_the_answers_a_reader_left_behind_come_after_the_restart(site: Path) -> 
     # How many of the twenty had been read when the pipe turned out closed is chance; each of those has its answer.
     assert [answer["seq"] for answer in seen] == list(range(taken - WARM_UP))
     assert taken > 40
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")
+def test_answers_that_no_disk_takes_head_the_status_while_it_serves_on(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    need(Path("/dev/full").exists(), "a device that is always full")
+    (site / "full.jsonl").symlink_to("/dev/full")
+    path = site / "device.toml"
+    path.write_text(path.read_text().replace('kind = "stdout"', 'kind = "jsonl"\npath = "full.jsonl"'))
+    with PtyDevice(site / "tty") as device, _running(site) as started:
+        _status_says(site, "open since")
+        device.write(b"\n" + b"".join(LINES[:41]))
+        _status_says(site, '"accepted": 40')
+        _status_says(site, "answers wait (17)")
+        asked = run_program("status", home=site, cwd=site)
+        assert asked.returncode == 0
+        assert asked.stdout.startswith(
+            "OPERATIONAL: line frost: answers wait (17): jsonl full.jsonl: "
+            f"{site}/full.jsonl takes nothing: No space left on device\n"
+        )
+        started.send_signal(signal.SIGTERM)
+        started.communicate(timeout=PATIENCE_S)
+        assert started.returncode == 0
+    asked = run_program("status", home=site, cwd=site)
+    assert re.match(r"stopped in order at \S+; until then OPERATIONAL: line frost: answers wait \(17\)", asked.stdout)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")

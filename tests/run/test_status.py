@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -93,6 +94,22 @@ def test_a_process_that_has_gone_is_said_and_1(args, tmp_path, capsys):
     write_status(tmp_path / "state", a_health(pid=gone.pid))
     assert main(args) == 1
     assert f"edge-runtime: process {gone.pid} has gone; what stands above is its last word" in capsys.readouterr().err
+
+
+def test_a_stop_in_order_is_no_error(args, tmp_path, capsys):
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    health = replace(a_health(pid=gone.pid, age_s=3600), live=False, stopped=True)
+    write_status(tmp_path / "state", health)
+    assert main(args) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"stopped in order at {health.time}; until then OPERATIONAL: All checks passed.\n")
+    assert err == ""
+
+
+def test_a_stop_in_order_whose_number_another_process_has_now_is_one_still():
+    health = replace(a_health(), live=False, stopped=True)
+    assert why_gone(health, age_s=3600, is_alive=True) is None
 
 
 def test_a_process_that_hangs_is_said_and_1(args, tmp_path, capsys):

@@ -141,7 +141,7 @@ def test_a_full_disk_takes_nothing_leaves_no_torn_line_and_works_again(tmp_path,
         full.setattr(append_module.os, "write", failing)
         assert sink.deliver(answers(1, 4)) == 0
     assert path.read_bytes() == text(0, 1)
-    assert sink.status() == f"{path} takes nothing: No space left on device; answers wait."
+    assert sink.status() == f"{path} takes nothing: No space left on device."
     assert sink.deliver(answers(1, 4)) == 3
     assert sink.status() == "It is taking answers."
     assert path.read_bytes() == text(0, 4)

@@ -1,0 +1,65 @@
+"""What a line says keeps it from its whole work, as the head of the status shows it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edge_runtime.run.boot import boot
+from edge_runtime.run.config import load_config
+from edge_runtime.run.lane import Lane
+from edge_runtime.run.serve import Service
+from edge_runtime.run.setting import make_line_setting
+from edge_runtime.sinks.journal import Journal, JournalFull
+from edge_runtime.spec.device_config import JournalConfig
+from edge_runtime.spec.sink import JsonLinesFile
+from tests.rig.program import ROOT
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Iterator[Lane]:
+    """The shipped line with a journal, and one answer a file may take."""
+    loaded = load_config(ROOT / "examples/frost/device.toml")
+    update = {"journal": JournalConfig(enabled="on"), "sink": (JsonLinesFile(path=str(tmp_path / "a.jsonl")),)}
+    line = loaded.config.line[0].model_copy(update=update)
+    bundle = loaded.resolve(line.bundle).resolve()
+    ready = boot(bundle, make_line_setting(loaded, bundle)).ready
+    assert ready is not None
+    made = Lane(line, ready, folder=loaded.folder, state=tmp_path, run_id="r", wall_ns=time.time_ns, mono_ns=lambda: 0)
+    made.start(SimpleNamespace(set=lambda: None))  # type: ignore[arg-type] # nobody waits
+    yield made
+    made.stop()
+
+
+def test_a_line_without_trouble_says_nothing(lane: Lane) -> None:
+    while lane.turn():
+        pass
+    assert lane.line.ledger.published == 169
+    assert (lane.waiting, lane.trouble) == ("", "")
+
+
+def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise JournalFull(
+            subject="frost.journal", found="No space left on device", expected="room", todo="free the disk"
+        )
+
+    monkeypatch.setattr(Journal, "commit", full)
+    while lane.turn():
+        pass
+    assert lane.line.ledger.published == 169
+    assert lane.trouble == (
+        "a restart would lose what came last: frost.journal: found No space left on device; expected room; free the disk"
+    )
+
+
+def test_each_line_s_trouble_is_in_the_reason() -> None:
+    service: Any = object.__new__(Service)
+    told = (("a", ""), ("b", "x"), ("c", "y"))
+    service._lanes = tuple(SimpleNamespace(name=name, trouble=what) for name, what in told)
+    assert service._reason() == "line b: x; line c: y"
+    service._lanes = service._lanes[:1]
+    assert service._reason() == "every check passed"
