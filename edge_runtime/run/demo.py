@@ -24,6 +24,7 @@ from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
+from edge_runtime.run.stall import Stall
 from edge_runtime.run.station import Station
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import first_refusals, ledger_text
@@ -60,6 +61,7 @@ def main(_args: Namespace) -> int:
 
     Raises:
         InternalError: it did not go as it should.
+        TemporaryError: nothing takes the answers.
         BrokenPipeError: the reader of standard output has left.
 
     """
@@ -155,7 +157,7 @@ def _play(case: _Case, ready: ReadyModel, state: Path, signals: StopSignals) -> 
             mono_ns=time.monotonic_ns,
             event_time=True,
         )
-        loop = Loop((lane,), lambda: None, time.monotonic_ns)
+        loop = Loop((lane,), Stall(lane, time.monotonic_ns, _say), time.monotonic_ns)
 
         def drive() -> None:
             nonlocal whole
@@ -186,7 +188,7 @@ def _opened(lane: Lane, station: Station) -> bool:
 
 
 def _taken(lane: Lane, station: Station, samples: int) -> bool:
-    """Wait until the line has judged ``samples`` and its answers have gone, however long their reader takes."""
+    """Wait until the line has judged ``samples`` and its answers have gone; that they go at all is the loop's to watch."""
     ledger = lane.line.ledger
     until = time.monotonic() + PATIENCE_S
     while ledger.received < samples and time.monotonic() < until:

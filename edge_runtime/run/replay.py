@@ -21,6 +21,7 @@ from edge_runtime.run.loop import Loop
 from edge_runtime.run.record import choose_line
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
+from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import first_refusals, ledger_text
 from edge_runtime.sinks.port import SinkClosed
@@ -38,6 +39,7 @@ def main(args: Namespace) -> int:
 
     Raises:
         UsageError: no such line, no such file, or ``args.out`` is there already.
+        TemporaryError: nothing takes the answers.
         BrokenPipeError: the reader of standard output has left.
 
     """
@@ -101,7 +103,13 @@ def _play(line: LineConfig, ready: ReadyModel, state: Path, signals: StopSignals
         mono_ns=time.monotonic_ns,
         event_time=True,
     )
-    loop = Loop((lane,), _progress(lane, time.monotonic_ns), time.monotonic_ns)
+    progress, stall = _progress(lane, time.monotonic_ns), Stall(lane, time.monotonic_ns, _say)
+
+    def every_tick() -> None:
+        progress()
+        stall()
+
+    loop = Loop((lane,), every_tick, time.monotonic_ns)
     signals.tell(loop.stop)
     loop.run()
     return lane
