@@ -101,7 +101,9 @@ def _chart(x: str, y: str | None) -> Any:
 
 
 def _tick(value: Any, _index: int, _count: int) -> str:
-    return value if isinstance(value, str) else f"{float(value):.6g}".replace("-", "\N{MINUS SIGN}")
+    if isinstance(value, str):
+        return value
+    return f"{float(value):.6g}".replace("-", "\N{MINUS SIGN}").replace("e\N{MINUS SIGN}0", "e\N{MINUS SIGN}")
 
 
 def _svg(chart: Any, label: str, *, height: int = HEIGHT, opacity: float = 1.0, filled: bool = False) -> str:

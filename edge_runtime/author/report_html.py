@@ -69,7 +69,8 @@ figcaption { font-size: .92rem; line-height: 1.4; color: #4a4f57; margin-top: .3
 }
 @media print {
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  body { font-size: 10pt; max-width: none; padding: 0; }
+  :root { font-size: 10pt; }
+  body { font-size: 1rem; max-width: none; padding: 0; }
   h2, h3, caption { break-after: avoid; }
   figure, tr, .limits, .band { break-inside: avoid; }
   .wide { overflow: visible; background: none; }
@@ -169,10 +170,14 @@ def band(name: str, whole: tuple[float, float], parts: Iterable[tuple[str, tuple
 
 
 def number(value: float | None) -> str:
-    """Four digits, with a true minus sign; a dash where there is none."""
+    """Four digits, or all of a larger whole number, with a true minus sign; a dash where there is none."""
     if value is None:
         return "\N{EM DASH}"
-    return f"{value + 0.0:.4g}".replace("-", "\N{MINUS SIGN}").replace("e\N{MINUS SIGN}0", "e\N{MINUS SIGN}")
+    shown = f"{value:.0f}" if _WHOLE_FROM <= abs(value) < _WHOLE_TO else f"{value + 0.0:.4g}"
+    return shown.replace("-", "\N{MINUS SIGN}").replace("e\N{MINUS SIGN}0", "e\N{MINUS SIGN}")
+
+
+_WHOLE_FROM, _WHOLE_TO = 1e4, 1e7
 
 
 def unit(code: str) -> str:

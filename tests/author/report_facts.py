@@ -15,11 +15,12 @@ OPTIONAL = ("inputs", "tools", "proof", "comparisons", "nodes", "recipes", "muta
 
 @cache
 def facts_of(name: str) -> ReportFacts:
-    """What a bundle of this repository, its pack and its record say."""
+    """What a bundle of this repository, its pack and its record say; ``name`` is the pack's folder."""
+    bundle = name.replace("/", "_")
     return gather(
-        read_files(ROOT / "bundles" / name),
+        read_files(ROOT / "bundles" / bundle),
         source=read_source(ROOT / "examples" / name / "contract.toml"),
-        record=read_record(ROOT / "bundles" / f"{name}.build.json"),
+        record=read_record(ROOT / "bundles" / f"{bundle}.build.json"),
     )
 
 

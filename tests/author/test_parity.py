@@ -8,6 +8,7 @@ import pytest
 
 from edge_runtime.author import assert_parity, build_bundle, record_reference
 from edge_runtime.author.parity_rows import rows_of
+from edge_runtime.author.source import read_source
 from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
 from edge_runtime.spec.manifest import parse
@@ -55,6 +56,28 @@ def test_the_frost_bundle_is_its_network(windows: Any) -> None:
     }
     assert_parity(lambda _: frost_network(windows), FROST, by_channel, **LIMITS)
     assert_parity(lambda raw: {"low": frost_network(raw)[0]}, FROST, windows, **LIMITS)
+
+
+PACKS = ["dewpoint", "digits", *(f"tiny/{one.name}" for one in sorted((ROOT / "examples" / "tiny").glob("*/")))]
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_every_kind_of_bundle_is_what_its_framework_answered(pack: str) -> None:
+    """Arrays, words, missing numbers, states, several inputs and outputs: by channel, from the recorded reference."""
+    bundle = ROOT / "bundles" / pack.replace("/", "_")
+    asked, raw, column = read_source(ROOT / "examples" / pack / "contract.toml").asked, {}, 0
+    manifest = parse((bundle / "manifest.json").read_bytes())
+    in_time = manifest.window is not None or manifest.state
+    for one in manifest.channels:
+        values = asked.raw[:, :, column : column + one.width]
+        raw[one.name] = values.reshape(len(values), *(values.shape[1:2] if in_time else ()), *one.shape)
+        column += one.width
+    int8 = any(variant.precision == "int8" for variant in manifest.variants)
+    answer = {"rtol": 1e-4, "atol": 1.5 if int8 else 1e-4}
+    assert_parity(lambda _: (asked.outputs, asked.tensors), bundle, raw, **answer)
+    spoilt = {name: values if values.dtype.kind == "U" else values + 2.0 for name, values in asked.outputs.items()}
+    with pytest.raises(AssertionError, match="stage output"):
+        assert_parity(lambda _: (spoilt, asked.tensors), bundle, raw, **answer)
 
 
 def test_a_wrong_output_is_told_by_stage_output_case_and_distance(windows: Any) -> None:

@@ -12,7 +12,7 @@ from edge_runtime.author.report_html import NOT_MEASURED, number, unit
 from edge_runtime.bundle.read import read_files
 from edge_runtime.errors import BundleError
 from tests.author.report_facts import OPTIONAL, facts_of, whole
-from tests.rig.bundles import FROST
+from tests.rig.bundles import FROST, ROOT
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -49,7 +49,10 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
-@pytest.mark.parametrize("name", ["frost", "dewpoint", "digits"])
+TINY = [f"tiny/{one.name}" for one in sorted((ROOT / "examples" / "tiny").glob("*/"))]
+
+
+@pytest.mark.parametrize("name", ["frost", "dewpoint", "digits", *TINY])
 def test_a_shipped_bundle_has_a_whole_page_without_outside_requests(name: str) -> None:
     data = render(facts_of(name))
     page = Page(data)
@@ -208,6 +211,8 @@ MINUS = "\N{MINUS SIGN}"
         (-3.46, f"{MINUS}3.46"),
         (2.384e-7, f"2.384e{MINUS}7"),
         (1500.0, "1500"),
+        (20000.0, "20000"),
+        (-1e9, f"{MINUS}1e+09"),
         (float("nan"), "nan"),
     ],
 )
