@@ -27,6 +27,7 @@ Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 # numbers for the streams of a line together; a snapshot of the journal takes a few times that for a moment.
 MAX_STREAMS = 1024
 MAX_STREAM_NUMBERS = 1 << 23
+_EVER_NS = 1 << 64
 MAX_STREAM_NAME = 100
 
 
@@ -104,7 +105,7 @@ class Line:
         max_ahead_ns: int | None = None,
     ) -> None:
         manifest = model.manifest
-        self._max_ahead_ns = max_ahead_ns
+        self._max_ahead_ns = _EVER_NS if max_ahead_ns is None else max_ahead_ns
         self.ledger = Ledger()
         self.framing = framing
         self._decoder = decoder
@@ -168,7 +169,7 @@ class Line:
         time_ns = reading.time_ns
         if time_ns is None:
             time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else stream.last_ns + 1
-        elif self._max_ahead_ns is not None and time_ns > arrival_ns + self._max_ahead_ns:
+        elif time_ns > arrival_ns + self._max_ahead_ns:
             self._reject(_ahead(time_ns - arrival_ns), name, raw)
             return
         judged = self._contract.judge(reading, stream, time_ns)
@@ -183,19 +184,19 @@ class Line:
             self.run()  # a gap begins a recurrent state anew: what is due before the gap must have had the old one
         values, flags, held = judged  # type: ignore[misc] # a Judged: the other case returned above
         taken = stream.push(time_ns, values, flags, held)
-        self.ledger.received += 1
-        if taken is True:
-            self.ledger.accepted += 1
-            self._samples.append((name, time_ns, values, flags, held))
-            if self._rule.states:
-                self._touched[name] = stream
-            if stream.is_due:
-                self._window_due(stream, name, time_ns, reading.carry, mono_ns, raw)
-        elif taken is False:
-            self.ledger.duplicate += 1
-        else:
-            self.ledger.received -= 1
+        if type(taken) is Rejection:
             self._reject(taken, name, raw)
+            return
+        self.ledger.received += 1
+        if not taken:
+            self.ledger.duplicate += 1
+            return
+        self.ledger.accepted += 1
+        self._samples.append((name, time_ns, values, flags, held))
+        if self._rule.states:
+            self._touched[name] = stream
+        if stream.is_due:
+            self._window_due(stream, name, time_ns, reading.carry, mono_ns, raw)
 
     def drop(self, count: int, reason: str) -> None:
         """Count samples that were lost before they could be judged."""

@@ -101,7 +101,7 @@ class Manifest(Frozen):
     )
     negative_goldens: tuple[NegativeGolden, ...] = Field(default=(), max_length=1000)
     needs: Needs
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default={})
 
     @property
     def channels(self) -> tuple[Channel, ...]:

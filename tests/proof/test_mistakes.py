@@ -40,7 +40,7 @@ CONTRACT = {
     "a unit left open": ('unit = "Cel"\ntolerated', 'unit = "TODO"\ntolerated', ["TODO", "channel.0.unit", "docs/units.md"]),
     "an unknown key": ("when_undeclared", "if_undeclared", ["if_undeclared", "when_undeclared"]),
     "a range the wrong way round": ("tolerated = [-30, 45]", "tolerated = [45, -30]", ["45", "-30"]),
-    "too few constants": ("mean = [13.989935874938965, ", "mean = [", ["do not fit", "standardize", "5 in all"]),
+    "too few constants": ("mean = [13.989935874938965, ", "mean = [", ["standardize", "4 mean", "5 std"]),
     "an unknown precision": ('precision = "int8"', 'precision = "int7"', ["int7", "int8"]),
     "a model that is not there": ('model = "model_fp32.onnx"', 'model = "model_fp31.onnx"', ["model_fp31.onnx"]),
 }  # fmt: skip

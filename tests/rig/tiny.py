@@ -13,7 +13,6 @@ from edge_runtime.flow.line import Infer, Line, Model
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, Framing, JsonDecode, TimeField
 from edge_runtime.spec.manifest import Manifest
 
-
 STEPS = ({"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]},)
 
 
