@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.flow.batching import split
-from edge_runtime.flow.contract import Contract
+from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import Decoder
 from edge_runtime.flow.framing import LineFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
@@ -182,8 +182,13 @@ class Line:
                 return
         if self._is_waiting(stream):
             self.run()  # a gap begins a recurrent state anew: what is due before the gap must have had the old one
-        values, flags, held = judged  # type: ignore[misc] # a Judged: the other case returned above
-        taken = stream.push(time_ns, values, flags, held)
+        self._push(stream, time_ns, judged, reading, mono_ns, raw)  # type: ignore[arg-type] # the other case left above
+
+    def _push(
+        self, stream: Stream, time_ns: int, judged: Judged, reading: Reading, mono_ns: int | None, raw: bytes
+    ) -> None:
+        name = reading.stream
+        taken = stream.push(time_ns, *judged)
         if type(taken) is Rejection:
             self._reject(taken, name, raw)
             return
@@ -192,7 +197,7 @@ class Line:
             self.ledger.duplicate += 1
             return
         self.ledger.accepted += 1
-        self._samples.append((name, time_ns, values, flags, held))
+        self._samples.append((name, time_ns, *judged))
         if self._rule.states:
             self._touched[name] = stream
         if stream.is_due:
