@@ -94,6 +94,7 @@ def _add_flags(leaf: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
                 default=flag.default,
                 type=flag.parse,
                 required=flag.required,
+                nargs="*" if flag.several else None,
             )
         else:
             leaf.add_argument(flag.name, help=flag.help, action="store_true")

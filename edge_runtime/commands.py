@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 class Flag(NamedTuple):
     """One word of a command: ``FILE`` (positional), ``--out`` with a metavar (takes a value) or without (a switch).
 
-    ``optional`` is for a positional word that may be left out.
+    ``optional`` is for a positional word that may be left out, ``several`` for a flag that takes any number of values.
     """
 
     name: str
@@ -19,6 +19,7 @@ class Flag(NamedTuple):
     parse: Callable[[str], object] = str
     optional: bool = False
     required: bool = False
+    several: bool = False
 
 
 class Command(NamedTuple):
@@ -180,6 +181,12 @@ COMMANDS: Final = (
             Flag("CONTRACT", "the author's contract.toml"),
             Flag("--out", "folder of the new bundle", "DIR"),
             Flag("--record", "build.json of an earlier build, to get the same bytes again", "FILE"),
+            Flag(
+                "--evidence",
+                "self-test reports of real devices; tolerances are measured and proposed",
+                "REPORT",
+                several=True,
+            ),
             _JSON,
         ),
     ),

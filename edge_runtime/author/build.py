@@ -13,7 +13,10 @@ from edge_runtime.author.cases import Cases, choose_cases, corners, special_case
 from edge_runtime.author.contract import Contract, ContractVariant
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
+from edge_runtime.author.mutate import MutationScore
+from edge_runtime.author.mutate_strengthen import strengthen_variants
 from edge_runtime.author.passes import answer_rows, batch_axes, filled, through
+from edge_runtime.author.preprocessing import put_inside
 from edge_runtime.author.promise import PREPROCESS_NAME, describe_recipe, make_channels, make_manifest, make_variant
 from edge_runtime.author.promise_ports import Ports
 from edge_runtime.author.proof import (
@@ -28,12 +31,24 @@ from edge_runtime.author.proof import (
     tolerance_failures,
 )
 from edge_runtime.author.quantize import RECIPE, evenly_spaced, quantize, read_grid
-from edge_runtime.author.record import Built, CalibrationRecord, Metrics, Proof, Record, differences, tool_versions
+from edge_runtime.author.record import (
+    Built,
+    CalibrationRecord,
+    Metrics,
+    Proof,
+    Record,
+    differences,
+    mutation_record,
+    tool_versions,
+)
 from edge_runtime.author.rewrite import maps_of, same_numbers
+from edge_runtime.author.search import Outcome
 from edge_runtime.author.search_contract import search_contract
 from edge_runtime.author.source import Source, read_source, sha256
+from edge_runtime.author.tolerances import proposals, tolerating
 from edge_runtime.author.trial import boot_failures
 from edge_runtime.bundle.golden import Goldens
+from edge_runtime.bundle.golden import decode as decode_goldens
 from edge_runtime.bundle.golden import encode as encode_goldens
 from edge_runtime.bundle.write import sums
 from edge_runtime.engine.session import open_session
@@ -44,14 +59,22 @@ from edge_runtime.spec.variant import Variant
 
 Tell = Callable[[str], None]
 
+# Seconds a variant's mutants may take: far more than any needs, for what runs out of time fails the build.
+_MUTANTS_S = 900.0
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A finished build: the bundle's files by name, its record, and what failed (then nothing may be written)."""
+    """A finished build: the bundle's files by name, its record, and what failed (then nothing may be written).
+
+    ``source`` is what it was made of, ``scores`` by variant what its goldens are worth.
+    """
 
     files: Mapping[str, bytes]
     record: Record
     failures: tuple[str, ...]
+    source: Source
+    scores: Mapping[str, MutationScore]
 
 
 class _Made(NamedTuple):
@@ -62,20 +85,30 @@ class _Made(NamedTuple):
     calibration: CalibrationRecord | None
 
 
+class _Met(NamedTuple):
+    """How far steps and source models are from the framework's record, the largest of all cases."""
+
+    tensor: float
+    output: float
+    failures: tuple[str, ...]
+
+
 class _Proven(NamedTuple):
     """One variant's goldens, and what they and the test split showed."""
 
     goldens: Goldens
-    apart: float
     metrics: dict[str, Metrics]
-    failures: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
+def build(
+    path: Path, recorded: Record | None, tell: Tell, evidence: Sequence[Path] | None = None, *, strengthens: bool = True
+) -> Build:
     """Build from the contract at ``path``; with ``recorded`` by its settings, and to its bytes.
 
-    ``tell`` is called with a word on each stage. Gates that fail are in ``failures``.
+    ``evidence`` are self-test reports of devices, also none of them: tolerances are then measured and proposed.
+    ``tell`` is called with a word on each stage. Gates that fail are in ``failures``. Without ``strengthens`` the
+    goldens stay as they were chosen and are not scored: for tests of the other gates, since they prove less.
 
     Raises:
         ConfigurationError: the contract or the data.
@@ -91,33 +124,43 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
     manifest = _manifest(source, [one.variant for one in plain])
     sources = [_model(source, manifest, one) for one in plain]
     tell("asking the models what their framework was asked")
-    tensor_off = tensor_proof(sources[0], source.asked)
-    failures = list(tensor_failures(contract, manifest, path, tensor_off))
-    output_off = 0.0
-    for variant, model in zip(stated, sources, strict=True):
-        off = output_proof(model, source.asked)
-        output_off = max(output_off, *off.values())
-        failures += output_failures(contract, contract.model_of(variant), model, off)
-        failures += _map_failures(source, contract.model_of(variant), model)
-    made: list[_Made] = []
-    searched = None
-    for variant, model, one in zip(stated, sources, plain, strict=True):
-        if variant is stated[0] and contract.gates is not None:
-            found, searched = search_contract(source, variant, model, recorded.search if recorded else None, tell)
-            failures += searched.failures
-            made.append(_Made(found.variant, searched.graph, found.calibration) if found and searched.graph else one)
-            continue
-        if variant.precision == "int8":
-            tell(f"quantizing {variant.name}")
-        made.append(_quantized(source, variant, model, recorded) if variant.precision == "int8" else one)
+    met = _met(source, manifest, sources)
+    failures = [*met.failures]
+    made, searched = _made(source, sources, plain, recorded, tell)
+    failures += searched.failures if searched else ()
     manifest = _manifest(source, [one.variant for one in made])
+    if contract.preprocessing == "graph":
+        tell("putting the preprocessing into the graph")
+        inside = put_inside([(_model(source, manifest, one), one.graph) for one in made], source.asked.raw)
+        manifest, failures = inside.manifest, failures + inside.failures
+        made = [
+            one._replace(variant=variant, graph=graph) for one, (variant, graph) in zip(made, inside.made, strict=True)
+        ]
     tell("making goldens and measuring on the test split")
     proven = [
         _proven(source, float_model, _model(source, manifest, one))
         for float_model, one in zip(sources, made, strict=True)
     ]
-    failures += [line for one in proven for line in one.failures]
+    tolerances = dict(recorded.tolerances) if recorded else {}
+    if recorded is None and evidence is not None:
+        shown = [(one.variant, one.graph, proof.goldens) for one, proof in zip(made, proven, strict=True)]
+        tolerances = proposals(contract, shown, batch_axes(manifest), evidence, tell)
+    if tolerances:
+        made = [one._replace(variant=tolerating(contract, one.variant, tolerances)) for one in made]
+        manifest = manifest.model_copy(update={"variants": tuple(one.variant for one in made)})
     files = _files(source, manifest, made, proven)
+    scores: Mapping[str, MutationScore] = {}
+    if strengthens and not failures:
+        tell("trying mutants, and adding goldens until they are noticed")
+        stronger = strengthen_variants(
+            files, source.train.raw, float_models=_floats(source, made), budget_s=_MUTANTS_S
+        )  # fmt: skip
+        files, scores = dict(stronger.files), stronger.scores
+        failures += stronger.failures()
+    models = [_model(source, manifest, one) for one in made]
+    apart = [_between_batch_sizes(one, files[one.variant.goldens]) for one in models]
+    for model, off in zip(models, apart, strict=True):
+        failures += tolerance_failures(model, off)
     names = [one.name for one in stated]
     record = Record(
         schema="edge-runtime/build/1",
@@ -126,11 +169,13 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
         inputs=source.digests,
         calibration={name: one.calibration for name, one in zip(names, made, strict=True) if one.calibration},
         proof=Proof(
-            cases=len(source.asked.raw), tensor=max(tensor_off.values()), float_output=output_off, limit=LIMIT,
-            between_batch_sizes=max(one.apart for one in proven),
+            cases=len(source.asked.raw), tensor=met.tensor, float_output=met.output, limit=LIMIT,
+            between_batch_sizes=max(off for one in apart for off in one.values()),
         ),
         metrics={name: one.metrics for name, one in zip(names, proven, strict=True) if one.metrics},
+        mutation={name: mutation_record(one) for name, one in scores.items()},
         search=searched.record if searched else None,
+        tolerances=tolerances,
         warnings=tuple(dict.fromkeys([*(searched.warnings if searched else ()), *(w for p in proven for w in p.warnings)])),
     )  # fmt: skip
     tell("booting the bundle as a device will")
@@ -138,12 +183,60 @@ def build(path: Path, recorded: Record | None, tell: Tell) -> Build:
         failures += boot_failures(files, name)
     if recorded is not None:
         failures += differences(recorded, record)
-    return Build(files, record, tuple(dict.fromkeys(failures)))
+    return Build(files, record, tuple(dict.fromkeys(failures)), source, scores)
+
+
+def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:
+    """Hold steps and source models against the framework's record."""
+    contract = source.contract
+    tensor_off = tensor_proof(models[0], source.asked)
+    failures = list(tensor_failures(contract, manifest, source.path, tensor_off))
+    largest = 0.0
+    for variant, model in zip(contract.variants, models, strict=True):
+        off = output_proof(model, source.asked)
+        largest = max(largest, *off.values())
+        failures += output_failures(contract, contract.model_of(variant), model, off)
+        failures += _map_failures(source, contract.model_of(variant), model)
+    return _Met(max(tensor_off.values()), largest, tuple(failures))
+
+
+def _made(
+    source: Source, models: Sequence[Model], plain: Sequence[_Made], recorded: Record | None, tell: Tell
+) -> tuple[list[_Made], Outcome | None]:
+    """Each variant as it will ship, and what was searched for the first where the contract has gates."""
+    made: list[_Made] = []
+    searched, stated = None, source.contract.variants
+    for variant, model, one in zip(stated, models, plain, strict=True):
+        if variant is not stated[0] or source.contract.gates is None:
+            if variant.precision == "int8":
+                tell(f"quantizing {variant.name}")
+            made.append(_quantized(source, variant, model, recorded) if variant.precision == "int8" else one)
+            continue
+        found, searched = search_contract(source, variant, model, recorded.search if recorded else None, tell)
+        made.append(_Made(found.variant, searched.graph, found.calibration) if found and searched.graph else one)
+    return made, searched
 
 
 def _plain(contract: Contract, stated: ContractVariant, graph: Graph) -> _Made:
     """A variant as the author's own model is."""
     return _Made(make_variant(contract, stated, graph, read_grid(graph), None), graph, None)
+
+
+def _chosen(
+    source: Source, sources: Sequence[Model], plain: Sequence[_Made], recorded: Record | None, tell: Tell
+) -> tuple[list[_Made], Outcome | None]:
+    """The variants as they will ship: searched for, quantized by the one recipe, or as they are."""
+    made = list(plain)
+    searched: Outcome | None = None
+    for at, (variant, model) in enumerate(zip(source.contract.variants, sources, strict=True)):
+        if at == 0 and source.contract.gates is not None:
+            found, searched = search_contract(source, variant, model, recorded.search if recorded else None, tell)
+            if found is not None and searched.graph is not None:
+                made[at] = _Made(found.variant, searched.graph, found.calibration)
+        elif variant.precision == "int8":
+            tell(f"quantizing {variant.name}")
+            made[at] = _quantized(source, variant, model, recorded)
+    return made, searched
 
 
 def _manifest(source: Source, variants: Sequence[Variant]) -> Manifest:
@@ -183,18 +276,26 @@ def _quantized(source: Source, stated: ContractVariant, float_model: Model, reco
 
 
 def _proven(source: Source, float_model: Model, model: Model) -> _Proven:
-    """One variant's goldens, held against other batch sizes, and its errors on the test split."""
-    goldens = make_goldens(
-        model, _cases(source, model), source.asked.outputs, source.contract.goldens.units
-    )  # fmt: skip
-    apart = between_batch_sizes(model, goldens.tensors, goldens.outputs)
-    return _Proven(
-        goldens,
-        max(apart.values()),
-        measure(float_model, model, source.test) if source.test else {},
-        tuple(tolerance_failures(model, apart)),
-        clip_warnings(model),
-    )
+    """One variant's goldens, and its errors on the test split."""
+    goldens = make_goldens(model, _cases(source, model), source.asked.outputs, source.contract.goldens.units)
+    return _Proven(goldens, measure(float_model, model, source.test) if source.test else {}, clip_warnings(model))
+
+
+def _between_batch_sizes(model: Model, data: bytes) -> dict[str, float]:
+    goldens = decode_goldens(data, subject=model.variant.goldens)
+    return between_batch_sizes(model, goldens.tensors, goldens.outputs)
+
+
+def _floats(source: Source, made: Sequence[_Made]) -> dict[str, bytes]:
+    """By variant the models that int8 ones were made from; with its steps in the graph a model takes other inputs."""
+    contract = source.contract
+    if contract.preprocessing == "graph":
+        return {}
+    return {
+        one.variant.name: source.models[contract.model_of(stated)].data
+        for stated, one in zip(contract.variants, made, strict=True)
+        if one.variant.precision == "int8"
+    }
 
 
 def _cases(source: Source, model: Model) -> Cases:

@@ -17,11 +17,13 @@ def main(args: Namespace) -> int:
     """Build ``args.contract`` into ``args.out``, and its record beside it; 0, or 1 where a gate failed.
 
     ``args.out`` is by default a folder named after the contract's own, in the current one. Nothing is written where a
-    gate fails. ``args.record`` is a build.json whose bytes have to come out again; ``args.json`` prints the record.
+    gate fails. ``args.record`` is a build.json whose bytes have to come out again; ``args.evidence`` are reports that
+    tolerances rest on; ``args.json`` prints the record.
     """
     contract = Path(args.contract)
     recorded = read_record(Path(args.record)) if args.record else None
-    made = build(contract, recorded, _tell if sys.stderr.isatty() else _be_silent)
+    evidence = [Path(one) for one in args.evidence] if args.evidence is not None else None
+    made = build(contract, recorded, _tell if sys.stderr.isatty() else _be_silent, evidence)
     if made.failures:
         for line in made.failures:
             _say(f"edge-runtime build: {line}")

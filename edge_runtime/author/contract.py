@@ -171,6 +171,7 @@ class Contract(Frozen):
     goldens: GoldenChoice = GoldenChoice()
     calibration: Calibration = Calibration()
     gates: Demands | None = None
+    preprocessing: Literal["runtime", "graph"] = "runtime"
     tolerance: Tolerance | None = None
     annotations: dict[str, str] = Field(default={})
 

@@ -19,6 +19,7 @@ from edge_runtime.flow.steps import plan
 from edge_runtime.spec.inputs import Axis, Input
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.steps import Clip, Difference, Lag, MinMax, Scale, Standardize
+from edge_runtime.spec.variant import Variant
 
 RANDOM_CASES = 10_000
 FLOAT_LIMIT = 1e-6
@@ -84,18 +85,21 @@ def fuse(graph: Graph, manifest: Manifest, *, subject: str) -> Fused:
     return Fused(clean_graph(data, subject=f"{subject}, fused", one_by_one=one_by_one, batch_axes=axes), tuple(inputs))
 
 
-def fused_manifest(manifest: Manifest, fused: Fused) -> Manifest:
-    """The manifest of the fused model: its inputs raw, its variants' ports and operators as they are now."""
-    variants = tuple(
-        variant.model_copy(
-            update={
-                "model_inputs": tuple(port.name for port in fused.graph.inputs),
-                "operators": fused.graph.operators, "opsets": fused.graph.opsets, "input_clip": {},
-            }
-        )
-        for variant in manifest.variants
-    )  # fmt: skip
-    return manifest.model_copy(update={"inputs": fused.inputs, "variants": variants})
+def fused_variant(variant: Variant, fused: Fused) -> Variant:
+    """A variant as it is once its model is the fused one; what its int8 input holds is no longer told by its input."""
+    return variant.model_copy(
+        update={
+            "model_inputs": tuple(port.name for port in fused.graph.inputs),
+            "operators": fused.graph.operators,
+            "opsets": fused.graph.opsets,
+            "input_clip": {},
+        }
+    )
+
+
+def fused_manifest(manifest: Manifest, inputs: Sequence[Input], variants: Sequence[Variant]) -> Manifest:
+    """The manifest of fused models: their inputs raw, without steps, and their variants."""
+    return manifest.model_copy(update={"inputs": tuple(inputs), "variants": tuple(variants)})
 
 
 def prove(two_steps: Model, fused: Model, raw: NDArray[np.float64]) -> dict[str, Equality]:

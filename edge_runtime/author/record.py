@@ -10,10 +10,12 @@ from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime import __version__
 from edge_runtime.author.mistake import told
+from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.trials import SearchRecord
 from edge_runtime.engine.session import distributions, version
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Frozen, Sha256
+from edge_runtime.spec.variant import Tolerance
 
 RECORD_SCHEMA: Literal["edge-runtime/build/1"] = "edge-runtime/build/1"
 MAX_RECORD_BYTES = 16 * 1024 * 1024
@@ -64,8 +66,33 @@ class Metrics(Frozen):
     labels_changed: int | None = None
 
 
+class MutantKind(Frozen):
+    """One class of mutants: how many count, how many each stage noticed first, how many the answer alone."""
+
+    total: int
+    by_answer: int
+    by_stage: dict[str, int]
+    tolerated: int
+    must: bool
+
+
+class MutationRecord(Frozen):
+    """What a variant's goldens are worth; docs/mutants.md says what each list holds."""
+
+    cases: int
+    total: int
+    by_answer: FiniteFloat
+    by_stages: FiniteFloat
+    kinds: dict[str, MutantKind]
+    survivors: tuple[str, ...]
+    unseen: tuple[str, ...]
+    tolerated: tuple[str, ...]
+    equivalent: tuple[str, ...]
+    beyond: tuple[str, ...]
+
+
 class Record(Frozen):
-    """The whole of build.json; ``calibration`` is by variant, ``metrics`` by variant and output."""
+    """The whole of build.json; ``calibration`` and ``mutation`` are by variant, ``metrics`` by variant and output."""
 
     schema_: Literal["edge-runtime/build/1"] = Field(default=RECORD_SCHEMA, alias="schema")
     bundle: Built
@@ -74,7 +101,11 @@ class Record(Frozen):
     calibration: dict[str, CalibrationRecord] = Field(default={})
     proof: Proof
     metrics: dict[str, dict[str, Metrics]] = Field(default={})
+    mutation: dict[str, MutationRecord] = Field(default={})
     search: SearchRecord | None = None
+    tolerances: dict[str, dict[str, Tolerance]] = Field(
+        default={}, description="by variant and output tensor: what --evidence proposed"
+    )
     warnings: tuple[str, ...] = ()
 
 
@@ -82,6 +113,12 @@ def encode_record(record: Record) -> bytes:
     """The bytes of build.json: UTF-8, two blanks, sorted keys, final newline."""
     raw = record.model_dump(mode="json", by_alias=True, exclude_none=True)
     return (json.dumps(raw, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def mutation_record(score: MutationScore) -> MutationRecord:
+    """A score as build.json holds it."""
+    said = score.as_json()
+    return MutationRecord.model_validate({name: said[name] for name in MutationRecord.model_fields})
 
 
 def read_record(path: Path) -> Record:

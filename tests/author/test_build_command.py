@@ -14,7 +14,9 @@ from tests.author.conftest import Pack
 
 
 def _arguments(pack: Pack, out: Path | None, *, record: str | None = None, json: bool = False) -> Namespace:
-    return Namespace(contract=str(pack.contract), out=str(out) if out else None, record=record, json=json)
+    return Namespace(
+        contract=str(pack.contract), out=str(out) if out else None, record=record, json=json, evidence=None
+    )
 
 
 def test_a_build_writes_a_bundle_that_verifies_and_its_record(

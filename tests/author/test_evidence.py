@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from edge_runtime.author import evidence
+from edge_runtime.author.build import build
 from edge_runtime.author.emulation import PROGRAM, is_available
 from edge_runtime.author.evidence import (
     NOTHING_SEEN,
@@ -17,7 +18,9 @@ from edge_runtime.author.evidence import (
     widest,
 )
 from edge_runtime.author.quantize import quantize
+from edge_runtime.author.record import encode_record, read_record
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.manifest import parse
 from edge_runtime.spec.variant import Tolerance
 from tests.author.conftest import Pack
 from tests.author.searching import bench
@@ -150,3 +153,27 @@ def test_what_is_no_report_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=r"x\.json, ") as caught:
             read_reports([path], bundle="frost", version="1.0.0")
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_emulator")
+def test_a_build_with_evidence_says_where_its_tolerance_comes_from_and_repeats_it(pack: Pack) -> None:
+    report = _report(pack.folder / "r.json", "0.02 (1 steps) off at most", THERE, id="tiny", version="1.2.3")
+    made = build(pack.contract, None, lambda _: None, [report])
+    assert made.failures == ()
+    (tolerance,) = parse(made.files["manifest.json"]).variants[0].tolerances.values()
+    assert (tolerance.kind, tolerance.steps) == ("steps", 1)
+    assert "seen on 2 machines" in tolerance.evidence
+    path = pack.folder / "build.json"
+    path.write_bytes(encode_record(made.record))
+    assert build(pack.contract, read_record(path), lambda _: None).files == made.files
+
+
+@pytest.mark.usefixtures("no_emulator")
+def test_a_stated_tolerance_stands(pack: Pack) -> None:
+    pack.contract.write_text(
+        pack.contract.read_text() + '\n[tolerance]\nkind = "steps"\nsteps = 4\nevidence = "mine"\n'
+    )
+    made = build(pack.contract, None, lambda _: None, [])
+    (tolerance,) = parse(made.files["manifest.json"]).variants[0].tolerances.values()
+    assert (tolerance.steps, tolerance.evidence) == (4, "mine")
+    assert made.record.tolerances["cpu_int8"]["low"].kind == "exact"

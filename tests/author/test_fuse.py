@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edge_runtime.author.fuse import Equality, fuse, fuse_failures, fused_manifest, prove, random_cases
+from edge_runtime.author.build import build
+from edge_runtime.author.fuse import (
+    Equality,
+    Fused,
+    fuse,
+    fuse_failures,
+    fused_manifest,
+    fused_variant,
+    prove,
+    random_cases,
+)
 from edge_runtime.author.graph import Graph, clean_graph
 from edge_runtime.author.quantize import quantize
 from edge_runtime.bundle.golden import Goldens, decode
@@ -23,8 +33,12 @@ BUNDLES = Path(__file__).parents[2] / "bundles"
 
 def _both(model: Model, graph: Graph) -> tuple[Model, Model]:
     fused = fuse(graph, model.manifest, subject="m")
-    manifest = fused_manifest(model.manifest, fused)
+    manifest = _manifest(model.manifest, fused)
     return model, model._replace(manifest=manifest, variant=manifest.variants[0], infer=open_session(fused.graph.data))
+
+
+def _manifest(manifest: Manifest, fused: Fused) -> Manifest:
+    return fused_manifest(manifest, fused.inputs, [fused_variant(one, fused) for one in manifest.variants])
 
 
 def _shipped(name: str) -> tuple[Model, Graph, Goldens]:
@@ -112,7 +126,7 @@ def test_the_fused_model_takes_raw_float64_and_its_manifest_has_no_steps(pack: P
     fused = fuse(made.graph, made.model.manifest, subject="m")
     (port,) = fused.graph.inputs
     assert (port.name, port.dtype, port.shape) == ("window_raw", "float64", ("batch", 3, 2))
-    (one,) = fused_manifest(made.model.manifest, fused).inputs
+    (one,) = _manifest(made.model.manifest, fused).inputs
     assert (one.tensor, one.dtype, one.steps, one.axes) == ("window_raw", "float64", (), ("batch", "time", "channel"))
 
 
@@ -156,7 +170,7 @@ def test_a_wrong_constant_inside_the_graph_is_found(pack: Pack) -> None:
     inputs = (made.model.manifest.inputs[0].model_copy(update={"steps": (wrong,)}),)
     manifest = made.model.manifest.model_copy(update={"inputs": inputs})
     fused = fuse(made.graph, manifest, subject="m")
-    other = made.model._replace(manifest=fused_manifest(manifest, fused), infer=open_session(fused.graph.data))
+    other = made.model._replace(manifest=_manifest(manifest, fused), infer=open_session(fused.graph.data))
     found = prove(made.model, other, random_cases(manifest, 3, count=100))
     (line,) = fuse_failures(found, is_int8=False)
     assert line.startswith("preprocessing in the graph: found output low off by up to ")
@@ -175,3 +189,23 @@ def test_random_cases_repeat_and_stay_within_the_tolerated_band(pack: Pack) -> N
     for at, channel in enumerate(manifest.channels):
         band = channel.bands[1]
         assert band.min <= one[:, :, at].min() <= one[:, :, at].max() <= band.max
+
+
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_a_build_with_preprocessing_in_the_graph_boots_and_gives_the_same_answers(pack: Pack, precision: str) -> None:
+    pack.edit('precision = "int8"', f'precision = "{precision}"')
+    plain = build(pack.contract, None, lambda _: None)
+    pack.edit('description = "', 'preprocessing = "graph"\ndescription = "')
+    made = build(pack.contract, None, lambda _: None)
+    assert made.failures == ()
+    manifest = parse(made.files["manifest.json"])
+    assert (manifest.inputs[0].steps, manifest.inputs[0].dtype) == ((), "float64")
+    ours, theirs = (decode(one.files["golden.npz"], subject="g") for one in (made, plain))
+    assert np.allclose(ours.answers["low"], theirs.answers["low"], rtol=0, atol=0 if precision == "int8" else 1e-5)
+
+
+def test_a_build_whose_step_has_no_operators_is_refused(pack: Pack) -> None:
+    pack.edit('description = "', 'preprocessing = "graph"\ndescription = "')
+    pack.edit("[[input.preprocess]]", '[[input.preprocess]]\nstep = "snv"\nddof = 0\n\n[[input.preprocess]]')
+    with pytest.raises(ConfigurationError, match="found step 'snv'"):
+        build(pack.contract, None, lambda _: None)
