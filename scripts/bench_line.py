@@ -101,7 +101,7 @@ def measure_wholes(case: Case, chunk: int, folder: Path) -> tuple[Times, float]:
     after other work it is slower than in such a loop, because the processor's caches hold that work.
     """
     line_session, hand_session = _TimedSession(case), _TimedSession(case)
-    model = case.ready.model._replace(infer=Session(line_session, ort.RunOptions()))
+    model = case.ready.model._replace(infer=Session(line_session, ort.RunOptions(), takes_nan=False))
     plain, kept, hand = _Plain(case, model), _Kept(case, folder), _ByHand(case, hand_session)
     lanes = [_BenchLane(case, folder / mode, mode) for mode in ("off", "on")]
     warm, chunks = cut(case, chunk)

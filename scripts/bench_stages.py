@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.postprocess import Postprocess, scalars
+from edge_runtime.flow.postprocess import Postprocess
 from edge_runtime.flow.preprocess import make_preprocess
 from edge_runtime.flow.window import Stream, WindowRule
 from edge_runtime.run.outbox import Entry
@@ -67,7 +67,7 @@ class _Stages:
         self._contract, self._post = Contract(channels, bound), Postprocess(manifest)
         rule = WindowRule(manifest)
         self._stream = Stream(rule, self._post.fresh)
-        self._preprocess, self._tensor_name = make_preprocess(manifest), manifest.inputs[0].tensor
+        self._preprocess = make_preprocess(manifest)
         self._windows = np.empty((chunk, rule.length, len(channels)))
 
     def turn(self, part: bytes, times: Times) -> None:
@@ -81,8 +81,8 @@ class _Stages:
             raise WrongAnswer("a row of the stream was refused")
         if not timed(times["window"], chunk, self._push, list(zip(readings, judged, strict=True))):
             return
-        tensor = timed(times["preprocess"], chunk, self._preprocess, self._windows)
-        outputs = timed(times["session, checked"], chunk, self._model.infer, {self._tensor_name: tensor})
+        tensors = timed(times["preprocess"], chunk, self._preprocess, self._windows)
+        outputs = timed(times["session, checked"], chunk, self._model.infer, tensors)
         timed(times["postprocess"], chunk, self._answer, outputs)
 
     def _decode(self, frames: list[bytes]) -> list[object]:
@@ -95,8 +95,8 @@ class _Stages:
 
     def _push(self, samples: list[tuple[Reading, Judged]]) -> int:
         stream, full = self._stream, 0
-        for reading, (values, flags) in samples:
-            stream.push(reading.time_ns or stream.last_ns + 1, values, flags)
+        for reading, (values, flags, held) in samples:
+            stream.push(reading.time_ns or stream.last_ns + 1, values, flags, held)
             if stream.is_due and stream.is_unbroken:
                 self._windows[full] = stream.window()
                 stream.stuck()
@@ -105,6 +105,6 @@ class _Stages:
         return full
 
     def _answer(self, outputs: dict[str, NDArray[Any]]) -> None:
-        rows = scalars(outputs)
+        made = self._post.make(outputs)
         for row in range(self._chunk):
-            self._post.answer(rows, row, self._post.fresh)
+            self._post.answer(made, row, self._post.fresh)

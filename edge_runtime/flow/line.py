@@ -391,9 +391,9 @@ class Line:
                 continue
             values, switches = answered
             flags = due.flags
-            if any(_is_beyond(tensors[name][row], low, high) for name, low, high in clips) or self._post.is_clipped(
-                outputs, row
-            ):
+            if clips and any(_is_beyond(tensors[name][row], low, high) for name, low, high in clips):
+                flags |= CLIPPED
+            if self._post.has_ends and self._post.is_clipped(outputs, row):
                 flags |= CLIPPED
             if stream.restarted:
                 stream.restarted = False

@@ -54,6 +54,7 @@ class Postprocess:
             for output in manifest.outputs
         )
         self._ends = () if variant is None else tuple(_ends(manifest, variant))
+        self.has_ends = bool(self._ends)
         self.flag_names = tuple(f"{output.name}.{flag.name}" for output in manifest.outputs for flag in output.flags)
         self.fresh = (False,) * len(self.flag_names)
 
@@ -156,7 +157,8 @@ def _number_maker(output: Output) -> Callable[[NDArray[Any]], Sequence[Made]]:
 
         def number(tensor: NDArray[Any]) -> Sequence[Made]:
             made: list[Made] = []
-            for raw in tensor.reshape(len(tensor), -1)[:, column].tolist():
+            is_one = tensor.size == len(tensor)
+            for raw in tensor.ravel().tolist() if is_one else tensor.reshape(len(tensor), -1)[:, column].tolist():
                 value = float(raw)
                 for scale, offset in affine:
                     value = value * scale + offset

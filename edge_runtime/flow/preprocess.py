@@ -56,11 +56,12 @@ class _Part(NamedTuple):
 
 def _parts(manifest: Manifest) -> Iterator[_Part]:
     newest_first = manifest.window is not None and manifest.window.order == "newest_first"
+    is_muted = may_be_not_finite(manifest)
     first = 0
     for model_input in manifest.inputs:
         columns = slice(first, first + model_input.width)
         first += model_input.width
-        make = _one_input(model_input, manifest.length, newest_first=newest_first)
+        make = _one_input(model_input, manifest.length, newest_first=newest_first, is_muted=is_muted)
         dtype = np.dtype(model_input.dtype)
         yield _Part(model_input.tensor, columns, make, _cast(dtype), _LIMITS[dtype.name], dtype.kind in "iu")
 
@@ -113,10 +114,10 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callable[[Windows], Windows]:
+def _one_input(model_input: Input, length: int, *, newest_first: bool, is_muted: bool) -> Callable[[Windows], Windows]:
     sample = model_input.sample_shape
     planned = plan(model_input.steps, (length, *sample))
-    apply = planned.apply
+    apply = planned.apply if is_muted else planned.bare
     axes = _axes(model_input, planned.shape)
     shape = dict(zip(axes, planned.shape, strict=True))
     _check_shape(model_input, shape)
@@ -128,6 +129,10 @@ def _one_input(model_input: Input, length: int, *, newest_first: bool) -> Callab
     put_in = tuple(at for at, axis in enumerate(model_input.axes) if axis == "one")
     reshape = None if len(sample) == 1 else (length, *sample)
     _check_whole(model_input)
+
+    if reshape is None and not newest_first and not squeezed and not put_in:
+        # What most contracts need, and every sample pays for.
+        return (lambda windows: apply(windows).transpose(order)) if is_moved else apply
 
     def make(windows: Windows) -> Windows:
         values = windows if reshape is None else windows.reshape(len(windows), *reshape)
