@@ -23,7 +23,8 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import Encode, make_encoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Model
 from edge_runtime.run.boot import ReadyModel, boot
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.outbox import Entry, Outbox

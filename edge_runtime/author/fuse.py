@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edge_runtime.author.graph import Graph, clean_graph, parse_graph
 from edge_runtime.author.passes import through
 from edge_runtime.errors import BundleError, ConfigurationError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.flow.steps import plan
 from edge_runtime.spec.inputs import Axis, Input
 from edge_runtime.spec.manifest import Manifest

@@ -14,7 +14,7 @@ from edge_runtime.author.metrics import find_metric
 from edge_runtime.author.passes import answer_rows, through
 from edge_runtime.author.saturation import Simulation, nodes_at_risk
 from edge_runtime.engine.session import CPU
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.device_profile import DeviceProfile
 from edge_runtime.spec.frozen import Frozen
 from edge_runtime.spec.manifest import Manifest

@@ -10,7 +10,7 @@ from edge_runtime.author.cases import Cases
 from edge_runtime.author.passes import answer_rows
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.errors import InternalError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.run.goldens import passage
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.result import Answer

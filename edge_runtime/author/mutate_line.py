@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.flow.batching import split
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Labelled, Postprocess, Unusable
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest

@@ -12,7 +12,7 @@ from edge_runtime.author.proof import LIMIT
 from edge_runtime.bundle.arrays import write_arrays
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.run.boot import boot
 from edge_runtime.run.goldens import passage
 from edge_runtime.run.setting import make_setting

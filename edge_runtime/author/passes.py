@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.errors import BundleError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.spec.manifest import Manifest
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edge_runtime.author.fuse import fuse, fuse_failures, fused_manifest, fused_variant, prove, random_cases
 from edge_runtime.author.graph import Graph
 from edge_runtime.engine.session import open_session
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.variant import Variant
 

@@ -12,7 +12,7 @@ from edge_runtime.author.contract import ArrayNames, Contract
 from edge_runtime.author.passes import answer_rows, outputs_for, through
 from edge_runtime.author.record import Metrics
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.variant import Tolerance

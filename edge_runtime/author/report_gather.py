@@ -30,7 +30,7 @@ from edge_runtime.bundle.golden import decode as decode_goldens
 from edge_runtime.bundle.names import SIGNATURE_NAME, SUMS_NAME
 from edge_runtime.bundle.write import sums
 from edge_runtime.engine.session import open_session
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, parse

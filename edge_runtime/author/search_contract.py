@@ -20,7 +20,7 @@ from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import probe
 from edge_runtime.device.profiles import load_profile
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.variant import Variant
 
 

@@ -1,9 +1,9 @@
 """The one way from bytes to answers: framing, decode, contract, window, batch, model, answer; it reads no clock."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,12 @@ from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import Decoder
 from edge_runtime.flow.framing import LineFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
+from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
-from edge_runtime.flow.preprocess import make_preprocess, may_be_not_finite
+from edge_runtime.flow.preprocess import may_be_not_finite
 from edge_runtime.flow.window import Row, Stream, WindowRule
-from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK, Answer
-from edge_runtime.spec.variant import Variant
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -31,41 +30,12 @@ _EVER_NS = 1 << 64
 MAX_STREAM_NAME = 100
 
 
-class Infer(Protocol):
-    """The model: by input tensor name in, by output tensor name out, batch first, row for row."""
-
-    def __call__(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]: ...  # noqa: D102
-
-
 class Refused(NamedTuple):
     """A sample or a window that gave no answer: why, of which stream, and the frame if there was one."""
 
     rejection: Rejection
     stream: str
     raw: bytes
-
-
-class Model(NamedTuple):
-    """What a line needs of a model, resolved once at boot: steps before, the call itself, steps after."""
-
-    manifest: Manifest
-    variant: Variant
-    digest: str
-    infer: Infer
-    prepare: Infer | None = None
-
-    def preprocess(self) -> Callable[[NDArray[np.float64]], Mapping[str, NDArray[Any]]]:
-        """A function from windows ``(batch, time, numbers)`` in contract units to the model's input tensors by name.
-
-        Raises:
-            ValueError: the steps do not fit the shapes that the manifest states.
-
-        """
-        own, prepare = self.manifest.preprocess_onnx, self.prepare
-        if own is None or prepare is None:
-            return make_preprocess(self.manifest)
-        name, dtype, has_window = own.input, np.dtype(own.dtype), self.manifest.window is not None
-        return lambda windows: prepare({name: (windows if has_window else windows[:, 0]).astype(dtype)})
 
 
 def max_streams(rule: WindowRule) -> int:

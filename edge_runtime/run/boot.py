@@ -11,7 +11,7 @@ from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
 from edge_runtime.errors import EdgeRuntimeError, UsageError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.run import checks
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.binding import ChannelBinding

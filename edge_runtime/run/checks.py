@@ -25,7 +25,7 @@ from edge_runtime.device.probe import Machine, needs_x64_quant_precision
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, InternalError
 from edge_runtime.flow.contract import Contract
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.flow.preprocess import make_preprocess
 from edge_runtime.run import comparison
 from edge_runtime.run import goldens as stages

@@ -12,7 +12,8 @@ from edge_runtime.errors import BundleError
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.contract_binding import suiting_reads
-from edge_runtime.flow.line import Infer, Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Infer, Model
 from edge_runtime.run.comparison import Difference
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.inputs import Channel

@@ -14,7 +14,7 @@ from edge_runtime.author.mutate_line import Way
 from edge_runtime.author.mutate_subject import Subject
 from edge_runtime.bundle.golden import Goldens, encode
 from edge_runtime.engine.session import open_session
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.manifest import encode as encode_manifest
 from tests.rig import kinds

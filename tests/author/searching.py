@@ -15,7 +15,7 @@ from edge_runtime.author.quantize import read_grid
 from edge_runtime.author.search import Material
 from edge_runtime.author.source import read_source
 from edge_runtime.engine.session import open_session
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from tests.author.conftest import Pack
 
 ROOT = Path(__file__).parents[2]

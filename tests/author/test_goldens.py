@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from edge_runtime.author.cases import choose_cases, corners, negative_goldens
 from edge_runtime.author.goldens import default_units, make_goldens
 from edge_runtime.bundle.golden import Goldens, decode, encode
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel, Window
 from edge_runtime.spec.manifest import Manifest, parse

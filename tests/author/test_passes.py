@@ -8,7 +8,7 @@ from edge_runtime.author.passes import answer_rows, batch_axes, filled, outputs_
 from edge_runtime.bundle.golden import Goldens, decode
 from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.run.goldens import passage
 from edge_runtime.spec.manifest import parse
 

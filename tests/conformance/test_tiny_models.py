@@ -20,7 +20,8 @@ from edge_runtime.errors import BundleError, SampleRefused
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Model
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode

@@ -16,7 +16,8 @@ from edge_runtime.author.lint_facts import Facts, InputFact, OutputFact
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Model
 from edge_runtime.run.api import open_bundle
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting

@@ -7,7 +7,8 @@ from edge_runtime.engine.session import Session, open_session
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode, TimeField
 from edge_runtime.spec.manifest import parse
 from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS

@@ -10,7 +10,8 @@ from onnx import numpy_helper
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, TimeField
 from edge_runtime.spec.manifest import parse
 from tests.proof.station import COLUMNS, FROST, STATION, US_UNITS, answers, edited, ledger, refused, rewritten, run

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edge_runtime.flow.line import Infer
+from edge_runtime.flow.model import Infer
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Gridded, Reading

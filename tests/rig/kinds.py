@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.contract_binding import suiting_reads
-from edge_runtime.flow.line import Infer, Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Infer, Model
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, features_used

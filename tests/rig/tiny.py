@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.flow.line import Infer, Line, Model
+from edge_runtime.flow.line import Line
+from edge_runtime.flow.model import Infer, Model
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, Framing, JsonDecode, TimeField
 from edge_runtime.spec.manifest import Manifest
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.errors import ConfigurationError, SampleRefused
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.run.api import OpenModel, Sample
 from edge_runtime.spec.reading import Gridded
 from edge_runtime.spec.result import CONVERTED, RESAMPLED, flag_names
