@@ -12,7 +12,7 @@ from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
 from edge_runtime.errors import EdgeRuntimeError, UsageError
 from edge_runtime.flow.model import Model
-from edge_runtime.run import checks
+from edge_runtime.run import checks, golden_checks
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile
@@ -159,8 +159,8 @@ class _Trial:
         if bundle is not None and manifest is not None and variant is not None and sessions is not None:
             model = Model(manifest, variant, bundle.digest, sessions.model, sessions.prepare)
         for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
-            self._check(name, getattr(checks, name), model, goldens, provider.name)
-        self._check("latency", checks.latency, model, goldens, setting.profile, tier="wanted")
+            self._check(name, getattr(golden_checks, name), model, goldens, provider.name)
+        self._check("latency", golden_checks.latency, model, goldens, setting.profile, tier="wanted")
         self._check("memory", checks.memory, manifest, setting.profile, tier="wanted")
         return model
 
