@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from edge_runtime.errors import UsageError
-from edge_runtime.run import checks
+from edge_runtime.run import golden_checks
 from edge_runtime.run.boot import INJECTABLE, ReadyModel, Setting, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
@@ -279,7 +279,7 @@ def test_goldens_of_another_bundle(bare: Setting, tmp_path: Path) -> None:
         (lambda raw: raw["outputs"][0].pop("flags"), "goldens", "flags: found low.frost"),
         (lambda raw: raw["outputs"][0].update(name="high"), "goldens", "answers: found low"),
         (lambda raw: raw["negative_goldens"][0].update(channel="air"), "manifest", "no channel 'air'"),
-        (lambda raw: raw["negative_goldens"][0].update(case=32), "negative_goldens", "case 32"),
+        (lambda raw: raw["negative_goldens"][0].update(case=1000), "negative_goldens", "case 1000"),
         (lambda raw: raw["window"].update(period_s=1e9), "manifest", "a hundred years"),
     ],
     ids=["flag dropped", "answer renamed", "channel", "case", "period"],
@@ -367,7 +367,7 @@ def test_a_check_that_breaks_has_not_passed(bare: Setting, monkeypatch: pytest.M
     def broken(*_: object, inject: bool) -> None:
         raise KeyError(inject)
 
-    monkeypatch.setattr(checks, "golden_answer", broken)
+    monkeypatch.setattr(golden_checks, "golden_answer", broken)
     booted = boot(FROST, bare)
     assert booted.ready is None
     assert _failed(booted.report) == ["golden_answer"]
