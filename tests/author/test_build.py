@@ -20,15 +20,16 @@ from tests.author.conftest import Pack, tiny_model
 ROOT = Path(__file__).parents[2]
 
 
-def _build(path: Path, recorded: Path | None = None) -> Build:
-    return build(path, read_record(recorded) if recorded else None, lambda _: None)
+def _build(path: Path, recorded: Path | None = None, *, strengthens: bool = False) -> Build:
+    return build(path, read_record(recorded) if recorded else None, lambda _: None, strengthens=strengthens)
 
 
 @pytest.mark.parametrize("name", sorted(one.name for one in (ROOT / "bundles").iterdir() if one.is_dir()))
 def test_the_committed_bundles_are_what_a_build_gives(name: str) -> None:
     pack = ROOT / "examples" / name.replace("tiny_", "tiny/")
-    made = _build(pack / "contract.toml", ROOT / "bundles" / f"{name}.build.json")
+    made = _build(pack / "contract.toml", ROOT / "bundles" / f"{name}.build.json", strengthens=True)
     assert made.failures == ()
+    assert made.record.mutation == read_record(ROOT / "bundles" / f"{name}.build.json").mutation
     folder = ROOT / "bundles" / name
     assert {**made.files, "SHA256SUMS": sums(made.files)} == {one.name: one.read_bytes() for one in folder.iterdir()}
 
@@ -247,6 +248,38 @@ def test_a_rebuild_by_its_record_gives_the_same_bytes(pack: Pack, tmp_path: Path
     again = _build(pack.contract, path)
     assert again.failures == ()
     assert again.files == first.files
+
+
+def test_goldens_are_added_until_the_mutants_are_noticed_and_a_rebuild_adds_the_same(
+    pack: Pack, tmp_path: Path
+) -> None:
+    plain, first = _build(pack.contract), _build(pack.contract, strengthens=True)
+    assert (plain.failures, first.failures) == ((), ())
+    (score,) = first.record.mutation.values()
+    counts = [len(decode(made.files["golden.npz"], subject="golden.npz")) for made in (plain, first)]
+    assert counts == [24, score.cases]
+    assert score.cases > 24
+    assert score.survivors == ()
+    assert plain.record.mutation == {}
+    path = tmp_path / "build.json"
+    path.write_bytes(encode_record(first.record))
+    again = _build(pack.contract, path, strengthens=True)
+    assert again.failures == ()
+    assert again.files == first.files
+    assert again.record == first.record
+
+
+def test_goldens_below_the_bar_fail_the_build_and_the_survivors_are_named(pack: Pack) -> None:
+    tolerance = '[tolerance]\nkind = "float"\nrtol = 0.0\natol = 0.5\nevidence = "far too wide"\n'
+    pack.edit("[goldens]", f"{tolerance}\n[goldens]")
+    failures = _build(pack.contract, strengthens=True).failures
+    assert any(line.startswith("cpu_int8, goldens: ") and "not noticed" in line for line in failures)
+
+
+def test_mutants_there_was_no_time_for_fail_the_build(pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "_MUTANTS_S", 0.0)
+    (line,) = _build(pack.contract, strengthens=True).failures
+    assert line.startswith("cpu_int8, goldens: no time for ")
 
 
 def test_a_rebuild_takes_the_recorded_ranges(pack: Pack, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
     ])  # fmt: skip
     assert '"TODO"' not in filled
     out.write_text(filled)
-    built = build(out, None, lambda _: None)
+    built = build(out, None, lambda _: None, strengthens=False)
     assert built.failures == ()
     assert (
         built.record.metrics["cpu_float32"]["dew_point"].mae_bundle is not None

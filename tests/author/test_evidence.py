@@ -158,14 +158,14 @@ def test_what_is_no_report_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_emulator")
 def test_a_build_with_evidence_says_where_its_tolerance_comes_from_and_repeats_it(pack: Pack) -> None:
     report = _report(pack.folder / "r.json", "0.02 (1 steps) off at most", THERE, id="tiny", version="1.2.3")
-    made = build(pack.contract, None, lambda _: None, [report])
+    made = build(pack.contract, None, lambda _: None, [report], strengthens=False)
     assert made.failures == ()
     (tolerance,) = parse(made.files["manifest.json"]).variants[0].tolerances.values()
     assert (tolerance.kind, tolerance.steps) == ("steps", 1)
     assert "seen on 2 machines" in tolerance.evidence
     path = pack.folder / "build.json"
     path.write_bytes(encode_record(made.record))
-    assert build(pack.contract, read_record(path), lambda _: None).files == made.files
+    assert build(pack.contract, read_record(path), lambda _: None, strengthens=False).files == made.files
 
 
 @pytest.mark.usefixtures("no_emulator")
@@ -173,7 +173,7 @@ def test_a_stated_tolerance_stands(pack: Pack) -> None:
     pack.contract.write_text(
         pack.contract.read_text() + '\n[tolerance]\nkind = "steps"\nsteps = 4\nevidence = "mine"\n'
     )
-    made = build(pack.contract, None, lambda _: None, [])
+    made = build(pack.contract, None, lambda _: None, [], strengthens=False)
     (tolerance,) = parse(made.files["manifest.json"]).variants[0].tolerances.values()
     assert (tolerance.steps, tolerance.evidence) == (4, "mine")
     assert made.record.tolerances["cpu_int8"]["low"].kind == "exact"

@@ -20,7 +20,7 @@ from edge_runtime.author.quantize import quantize
 from edge_runtime.bundle.golden import Goldens, decode
 from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError, ConfigurationError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.run.goldens import passage
 from edge_runtime.spec.inputs import Input, Window
 from edge_runtime.spec.manifest import Manifest, parse
@@ -194,9 +194,9 @@ def test_random_cases_repeat_and_stay_within_the_tolerated_band(pack: Pack) -> N
 @pytest.mark.parametrize("precision", ["int8", "float32"])
 def test_a_build_with_preprocessing_in_the_graph_boots_and_gives_the_same_answers(pack: Pack, precision: str) -> None:
     pack.edit('precision = "int8"', f'precision = "{precision}"')
-    plain = build(pack.contract, None, lambda _: None)
+    plain = build(pack.contract, None, lambda _: None, strengthens=False)
     pack.edit('description = "', 'preprocessing = "graph"\ndescription = "')
-    made = build(pack.contract, None, lambda _: None)
+    made = build(pack.contract, None, lambda _: None, strengthens=False)
     assert made.failures == ()
     manifest = parse(made.files["manifest.json"])
     assert (manifest.inputs[0].steps, manifest.inputs[0].dtype) == ((), "float64")
@@ -208,4 +208,4 @@ def test_a_build_whose_step_has_no_operators_is_refused(pack: Pack) -> None:
     pack.edit('description = "', 'preprocessing = "graph"\ndescription = "')
     pack.edit("[[input.preprocess]]", '[[input.preprocess]]\nstep = "snv"\nddof = 0\n\n[[input.preprocess]]')
     with pytest.raises(ConfigurationError, match="found step 'snv'"):
-        build(pack.contract, None, lambda _: None)
+        build(pack.contract, None, lambda _: None, strengthens=False)

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,7 @@ from edge_runtime.author.build import build
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.latency import latencies
 from edge_runtime.author.quantize import quantize
+from edge_runtime.author.recipes import RECIPES
 from edge_runtime.author.record import encode_record, read_record
 from edge_runtime.author.search import repeat, search, sensitive_nodes
 from edge_runtime.author.trials import SearchRecord, table
@@ -170,12 +173,12 @@ def _with_gates(pack: Pack, loss: float, precision: str = "int8") -> None:
 @pytest.mark.parametrize("precision", ["int8", "auto", "float16"])
 def test_a_build_with_gates_searches_and_its_record_repeats_it(pack: Pack, precision: str) -> None:
     _with_gates(pack, 1.0, precision)
-    first = build(pack.contract, None, lambda _: None)
+    first = build(pack.contract, None, lambda _: None, strengthens=False)
     assert first.failures == ()
     assert first.record.search.winner.startswith("float16" if precision == "float16" else "u8")
     path = pack.folder / "build.json"
     path.write_bytes(encode_record(first.record))
-    again = build(pack.contract, read_record(path), lambda _: None)
+    again = build(pack.contract, read_record(path), lambda _: None, strengthens=False)
     assert (again.files, again.failures) == (first.files, ())
     assert encode_record(again.record) == encode_record(first.record)
 
@@ -183,14 +186,34 @@ def test_a_build_with_gates_searches_and_its_record_repeats_it(pack: Pack, preci
 def test_a_build_where_nothing_passes_fails_with_each_refusal(pack: Pack) -> None:
     _with_gates(pack, 0.0)
     pack.contract.write_text(pack.contract.read_text() + "max_difference = 1e-9\n")
-    made = build(pack.contract, None, lambda _: None)
+    made = build(pack.contract, None, lambda _: None, strengthens=False)
     assert len([line for line in made.failures if line.startswith("u8")]) >= 6
 
 
 def test_auto_needs_gates_and_gates_need_validation_data(pack: Pack) -> None:
     pack.edit('precision = "int8"', 'precision = "auto"')
     with pytest.raises(ConfigurationError, match=r"precision: found 'auto' without \[gates\]"):
-        build(pack.contract, None, lambda _: None)
+        build(pack.contract, None, lambda _: None, strengthens=False)
     pack.contract.write_text(pack.contract.read_text() + GATES.format(loss=1.0))
     with pytest.raises(ConfigurationError, match=r"gates: found no data.validation"):
-        build(pack.contract, None, lambda _: None)
+        build(pack.contract, None, lambda _: None, strengthens=False)
+
+
+def _candidate(name: str, *, at_risk: int, us: float, distance: float) -> SimpleNamespace:
+    recipe = next(one for one in RECIPES if one.name == name)
+    portability = SimpleNamespace(nodes_at_risk=at_risk)
+    return SimpleNamespace(recipe=recipe, name=name, portability=portability, latency={1: us}, distance=distance)
+
+
+def test_what_cannot_overflow_goes_first_then_the_fastest_then_the_nearest() -> None:
+    def best(*candidates: SimpleNamespace) -> str:
+        return search_module._best(candidates, {1: 10.0}).name
+
+    safe = _candidate("u8s8_channel_7bit", at_risk=0, us=10.0, distance=0.2)
+    near = _candidate("u8s8_tensor", at_risk=3, us=5.0, distance=0.1)
+    slow = _candidate("u8u8_channel", at_risk=0, us=12.0, distance=0.01)
+    alike = _candidate("u8u8_tensor", at_risk=0, us=11.0, distance=0.1)
+    assert best(safe, near) == "u8s8_channel_7bit"
+    assert best(safe, slow) == "u8s8_channel_7bit"
+    assert best(safe, slow, alike) == "u8u8_tensor"
+    assert search_module._best([], {1: 10.0}) is None

@@ -34,7 +34,7 @@ def test_inspect_text() -> None:
         "flag frost: on below 2 Cel, off again at or above 2.5",
         "tolerance on CPUExecutionProvider: equal",
         "evidence: ",
-        "goldens: 32 cases in golden.npz, 24 of them with the framework's own answer",
+        "goldens: 33 cases in golden.npz, 24 of them with the framework's own answer",
         "gap: gap",
         "licence: ",
     ):
