@@ -141,7 +141,7 @@ def build(
         _proven(source, float_model, _model(source, manifest, one))
         for float_model, one in zip(sources, made, strict=True)
     ]
-    tolerances = dict(recorded.tolerances) if recorded else {}
+    tolerances = recorded.tolerances if recorded else None
     if recorded is None and evidence is not None:
         shown = [(one.variant, one.graph, proof.goldens) for one, proof in zip(made, proven, strict=True)]
         tolerances = proposals(contract, shown, batch_axes(manifest), evidence, tell)

@@ -103,8 +103,8 @@ class Record(Frozen):
     metrics: dict[str, dict[str, Metrics]] = Field(default={})
     mutation: dict[str, MutationRecord] = Field(default={})
     search: SearchRecord | None = None
-    tolerances: dict[str, dict[str, Tolerance]] = Field(
-        default={}, description="by variant and output tensor: what --evidence proposed"
+    tolerances: dict[str, dict[str, Tolerance]] | None = Field(
+        default=None, description="by variant and output tensor: what --evidence proposed"
     )
     warnings: tuple[str, ...] = ()
 

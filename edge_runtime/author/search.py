@@ -36,7 +36,7 @@ from edge_runtime.author.trials import SearchRecord, Trial
 from edge_runtime.author.twin import float_twin
 from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.device_profile import DeviceProfile
 
 Precision = Literal["int8", "float16", "float32", "as_is", "auto"]

@@ -50,7 +50,7 @@ class SearchRecord(Frozen):
 
 def table(record: SearchRecord, accept: Accept) -> list[str]:
     """The trials as lines of text, a header first."""
-    form = "{:<25}{:<18}{:>10}{:>10}{:>10}{:>10}{:>9}{:>9}{:>9}  {}"
+    form = "{:<24} {:<16} {:>8} {:>10} {:>8} {:>8} {:>8} {:>7} {:>7}  {}"
     lines = [
         form.format(
             "recipe", "calibrator", accept.metric, "loss", "mean off", "max off", "bytes", "us b1", "us b64", "verdict"
