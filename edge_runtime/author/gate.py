@@ -193,6 +193,17 @@ def lacks_benefit(
     )
 
 
+def distance(exact: Answered, ours: Answered) -> float:
+    """How far all outputs are from float32's: root mean square, in standard deviations of each tensor, the worst one."""
+    found = []
+    for name, values in exact.outputs.items():
+        if values.dtype.kind not in "fiu":
+            continue
+        off = ours.outputs[name].astype(np.float64) - values
+        found.append(math.sqrt(float(np.square(off).mean())) / max(float(values.astype(np.float64).std()), 1e-12))
+    return max(found, default=0.0)
+
+
 def _tensors(model: Model, raw: NDArray[np.float64]) -> Mapping[str, NDArray[Any]]:
     return through(model, raw).outputs
 
@@ -221,14 +232,3 @@ def _scored(
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         scores = powers / powers.sum(axis=1, keepdims=True)
     return metric(scores, np.array([output.labels.index(str(label)) for label in targets]))
-
-
-def distance(exact: Answered, ours: Answered) -> float:
-    """How far all outputs are from float32's: root mean square, in standard deviations of each tensor, the worst one."""
-    found = []
-    for name, values in exact.outputs.items():
-        if values.dtype.kind not in "fiu":
-            continue
-        off = ours.outputs[name].astype(np.float64) - values
-        found.append(math.sqrt(float(np.square(off).mean())) / max(float(values.astype(np.float64).std()), 1e-12))
-    return max(found, default=0.0)
