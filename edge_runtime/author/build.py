@@ -13,6 +13,9 @@ from edge_runtime.author.cases import Cases, choose_cases, corners, special_case
 from edge_runtime.author.contract import Contract, ContractVariant
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
+from edge_runtime.author.lint_build import as_answering, as_quantized, judged
+from edge_runtime.author.lint_finding import Finding
+from edge_runtime.author.lint_integer import CLIPPED
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.mutate_strengthen import strengthen_variants
 from edge_runtime.author.passes import answer_rows, batch_axes, filled, through
@@ -22,9 +25,10 @@ from edge_runtime.author.promise_ports import Ports
 from edge_runtime.author.proof import (
     LIMIT,
     between_batch_sizes,
-    clip_warnings,
+    clipped,
     measure,
     output_failures,
+    output_limit,
     output_proof,
     tensor_failures,
     tensor_proof,
@@ -53,7 +57,7 @@ from edge_runtime.bundle.golden import encode as encode_goldens
 from edge_runtime.bundle.write import sums
 from edge_runtime.engine.session import open_session
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.line import Model
+from edge_runtime.flow.model import Model
 from edge_runtime.spec.manifest import Manifest, encode, parse
 from edge_runtime.spec.variant import Variant
 
@@ -91,6 +95,7 @@ class _Met(NamedTuple):
     tensor: float
     output: float
     failures: tuple[str, ...]
+    findings: tuple[Finding, ...]
 
 
 class _Proven(NamedTuple):
@@ -98,7 +103,7 @@ class _Proven(NamedTuple):
 
     goldens: Goldens
     metrics: dict[str, Metrics]
-    warnings: tuple[str, ...]
+    clipped: tuple[Finding, ...]
 
 
 def build(
@@ -119,6 +124,7 @@ def build(
     tell("reading contract, models and data")
     source = read_source(path)
     contract = source.contract
+    judged(contract, path, ())  # a waiver that cannot be is told before any work
     stated = contract.variants
     plain = [_plain(contract, one, source.models[contract.model_of(one)]) for one in stated]
     manifest = _manifest(source, [one.variant for one in plain])
@@ -128,6 +134,10 @@ def build(
     failures = [*met.failures]
     made, searched = _made(source, sources, plain, recorded, tell)
     failures += searched.failures if searched else ()
+    findings = [*source.findings, *met.findings]
+    for one in made:
+        if one.variant.precision == "int8":
+            findings += as_quantized(contract, one.graph.data, one.variant.model, len(source.train.raw))
     manifest = _manifest(source, [one.variant for one in made])
     if contract.preprocessing == "graph":
         tell("putting the preprocessing into the graph")
@@ -148,6 +158,8 @@ def build(
     if tolerances:
         made = [one._replace(variant=tolerating(contract, one.variant, tolerances)) for one in made]
         manifest = manifest.model_copy(update={"variants": tuple(one.variant for one in made)})
+    lints = judged(contract, path, _clips_told_once(findings, [one for proof in proven for one in proof.clipped]))
+    failures = [*lints.failures, *failures]
     files = _files(source, manifest, made, proven)
     scores: Mapping[str, MutationScore] = {}
     if strengthens and not failures:
@@ -176,7 +188,7 @@ def build(
         mutation={name: mutation_record(one) for name, one in scores.items()},
         search=searched.record if searched else None,
         tolerances=tolerances,
-        warnings=tuple(dict.fromkeys([*(searched.warnings if searched else ()), *(w for p in proven for w in p.warnings)])),
+        warnings=tuple(dict.fromkeys([*(searched.warnings if searched else ()), *lints.warnings])),
     )  # fmt: skip
     tell("booting the bundle as a device will")
     for name in names if len(names) > 1 else [None]:
@@ -191,13 +203,15 @@ def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:
     contract = source.contract
     tensor_off = tensor_proof(models[0], source.asked)
     failures = list(tensor_failures(contract, manifest, source.path, tensor_off))
+    findings: list[Finding] = []
     largest = 0.0
     for variant, model in zip(contract.variants, models, strict=True):
         off = output_proof(model, source.asked)
         largest = max(largest, *off.values())
         failures += output_failures(contract, contract.model_of(variant), model, off)
         failures += _map_failures(source, contract.model_of(variant), model)
-    return _Met(max(tensor_off.values()), largest, tuple(failures))
+        findings += as_answering(contract, model, source.asked, {name: output_limit(model, name) for name in off})
+    return _Met(max(tensor_off.values()), largest, tuple(failures), tuple(findings))
 
 
 def _made(
@@ -278,7 +292,13 @@ def _quantized(source: Source, stated: ContractVariant, float_model: Model, reco
 def _proven(source: Source, float_model: Model, model: Model) -> _Proven:
     """One variant's goldens, and its errors on the test split."""
     goldens = make_goldens(model, _cases(source, model), source.asked.outputs, source.contract.goldens.units)
-    return _Proven(goldens, measure(float_model, model, source.test) if source.test else {}, clip_warnings(model))
+    return _Proven(goldens, measure(float_model, model, source.test) if source.test else {}, clipped(model))
+
+
+def _clips_told_once(found: Sequence[Finding], measured: Sequence[Finding]) -> list[Finding]:
+    """The clips that only running the steps shows, beside all that the lints know of themselves."""
+    told = {one.subject for one in found if one.id == CLIPPED.id}
+    return [*found, *(one for one in measured if one.subject not in told)]
 
 
 def _between_batch_sizes(model: Model, data: bytes) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime.author.demands import Demands
+from edge_runtime.author.lint_finding import Waive
 from edge_runtime.author.mistake import told
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
@@ -173,6 +174,7 @@ class Contract(Frozen):
     gates: Demands | None = None
     preprocessing: Literal["runtime", "graph"] = "runtime"
     tolerance: Tolerance | None = None
+    waive: Waive = Field(default={})
     annotations: dict[str, str] = Field(default={})
 
     @property

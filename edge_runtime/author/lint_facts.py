@@ -5,35 +5,45 @@ from typing import NamedTuple
 
 from edge_runtime.author.contract import Contract, ContractInput
 from edge_runtime.spec.outputs import Output
-from edge_runtime.spec.steps import Clip, MinMax, Standardize, Step
+from edge_runtime.spec.steps import Clip, Log, Lookup, MinMax, Scale, Standardize, Step
 
 
 class InputFact(NamedTuple):
-    """An input as the contract means it; ``shape`` begins with the batch, ``name`` is None where any will do."""
+    """An input as the contract means it; ``shape`` begins with the batch, ``name`` is None where any will do.
+
+    ``dtype`` and ``shape`` are None where the model's own counts. ``batch_axis`` is where the batch is, of a state.
+    """
 
     name: str | None
-    dtype: str
-    shape: tuple[int | str, ...]
+    dtype: str | None
+    shape: tuple[int | str, ...] | None
+    batch_axis: int = 0
 
 
 class OutputFact(NamedTuple):
-    """An output: how many numbers a case it gives, or how many labels they stand for; None where it does not say."""
+    """An output: how many numbers a case it gives, or how many labels they stand for; None where it does not say.
+
+    ``batch_axis`` is where the batch is, of a state.
+    """
 
     name: str
     values: int | None = None
     labels: int | None = None
+    batch_axis: int = 0
 
 
 class ChannelFact(NamedTuple):
     """A channel: ``center`` and ``spread`` of the first scaling step, raw; the ``tensor_band`` it is tolerated in.
 
-    Each is None where no step says it; ``tensor_band`` is what the model's input then holds.
+    Each is None where no step says it; ``tensor_band`` is what the model's input then holds. ``input`` is that input's
+    name, None where the model has one.
     """
 
     name: str
     center: float | None = None
     spread: float | None = None
     tensor_band: tuple[float, float] | None = None
+    input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +65,23 @@ class Facts:
 
 def facts_of(contract: Contract, *, train_cases: int, runtime: tuple[int, int]) -> Facts:
     """The facts of a contract that has ``train_cases`` to calibrate with."""
-    calibrates = contract.precision == "int8"
+    calibrates = any(one.precision == "int8" for one in contract.variants)
+    states = contract.state
     return Facts(
         model=contract.model,
         precision=contract.precision,
         batch_sizes=contract.batch_sizes,
-        inputs=tuple(_input(one, contract) for one in contract.input),
-        outputs=tuple(_output(output) for output in contract.output),
+        inputs=(
+            *(_input(one, contract) for one in contract.input),
+            *(InputFact(one.input, None, None, one.batch_axis) for one in states),
+        ),
+        outputs=(
+            *(_output(output) for output in contract.output),
+            *(OutputFact(one.output, batch_axis=one.batch_axis) for one in states),
+        ),
         channels=tuple(
-            _channel(channel.name, channel.tolerated, one.preprocess, at)
-            for one in contract.input
+            _channel(channel.name, channel.tolerated, one, at)
+            for one in (contract.input if contract.preprocess_onnx is None else ())
             for at, channel in enumerate(one.channel)
             if channel.tolerated is not None and not channel.shape
         ),
@@ -75,10 +92,12 @@ def facts_of(contract: Contract, *, train_cases: int, runtime: tuple[int, int]) 
 
 def _input(stated: ContractInput, contract: Contract) -> InputFact:
     """An input's shape where channels and window say it; another layout, or steps that change it, leave it open."""
+    dtype = stated.channel[0].dtype
+    if contract.preprocess_onnx is not None or not all(isinstance(step, _KEEPS_SHAPE) for step in stated.preprocess):
+        return InputFact(stated.tensor, dtype, None)
     sizes: dict[str, int | str] = {"batch": "batch", "channel": len(stated.channel), "one": 1}
     if contract.window:
         sizes["time"] = contract.window.length
-    dtype = stated.channel[0].dtype or "float32"
     return InputFact(stated.tensor, dtype, tuple(sizes.get(axis, axis) for axis in stated.axes))
 
 
@@ -89,10 +108,14 @@ def _output(output: Output) -> OutputFact:
     return OutputFact(output.tensor, values=1 if is_alone else None)
 
 
-def _channel(name: str, tolerated: tuple[float, float], steps: tuple[Step, ...], at: int) -> ChannelFact:
+_KEEPS_SHAPE = (Standardize, MinMax, Clip, Scale, Log, Lookup)
+
+
+def _channel(name: str, tolerated: tuple[float, float], stated: ContractInput, at: int) -> ChannelFact:
+    steps = stated.preprocess
     first = next((scale for step in steps if (scale := _scale(step, at)) is not None), None)
     center, spread = first or (None, None)
-    return ChannelFact(name, center, spread, _through(steps, tolerated, at))
+    return ChannelFact(name, center, spread, _through(steps, tolerated, at), stated.tensor)
 
 
 def _scale(step: Step, at: int) -> tuple[float, float] | None:

@@ -88,9 +88,9 @@ def _clipped(model: ModelProto, facts: Facts) -> Iterator[Finding]:
     # Its node's own inputs alone are wanted, so no other field is.
     inputs = tuple(Port(value.name, "", ()) for value in model.graph.input)
     held = read_grid(Graph(model.SerializeToString(), 0, {}, (), inputs, ())).input_clip
-    named_inputs = [fact.name or inputs[0].name for fact in facts.inputs] if inputs else []
-    low, high = held.get(named_inputs[0], (-np.inf, np.inf)) if named_inputs else (-np.inf, np.inf)
     for channel in facts.channels:
+        name = channel.input or (inputs[0].name if inputs else "")
+        low, high = held.get(name, (-np.inf, np.inf))
         band = channel.tensor_band
         if band is not None and not low <= band[0] <= band[1] <= high:
             yield CLIPPED.found_at(

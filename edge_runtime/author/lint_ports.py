@@ -1,7 +1,7 @@
 """Lints of the graph's edge against the contract, and of its versions against onnxruntime's; it runs nothing."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from onnx import ModelProto, ValueInfoProto
 
@@ -70,7 +70,10 @@ def ports(model: ModelProto, facts: Facts) -> Iterator[Finding]:
     outputs = list(model.graph.output)
     yield from _inputs(inputs, facts.inputs)
     yield from _outputs(outputs, facts.outputs)
-    yield from _batch(inputs, outputs, facts.batch_sizes)
+    axes = {fact.name: fact.batch_axis for fact in facts.inputs} | {
+        fact.name: fact.batch_axis for fact in facts.outputs
+    }
+    yield from _batch(inputs, outputs, facts.batch_sizes, axes)
     yield from versions(model, facts.runtime)
 
 
@@ -109,10 +112,10 @@ def _inputs(inputs: Sequence[ValueInfoProto], promised: Sequence[InputFact]) -> 
             yield NAME.found_at(f"input {name!r}", f"not in the model, which has {', '.join(by_name) or 'none'}")
             continue
         dtype = dtype_name(value.type.tensor_type.elem_type)
-        if dtype != fact.dtype:
+        if fact.dtype is not None and dtype != fact.dtype:
             yield DTYPE.found_at(f"input {name!r}", f"{dtype}, where the contract prepares {fact.dtype}")
         shape = _shape(value)
-        if len(shape) != len(fact.shape) or any(map(_differ, shape[1:], fact.shape[1:])):
+        if fact.shape is not None and (len(shape) != len(fact.shape) or any(map(_differ, shape[1:], fact.shape[1:]))):
             yield SHAPE.found_at(
                 f"input {name!r}", f"{_shown(shape)}, where the contract leads to {_shown(fact.shape)}"
             )
@@ -131,20 +134,26 @@ def _outputs(outputs: Sequence[ValueInfoProto], promised: Sequence[OutputFact]) 
         sizes = [size for size in shape[1:] if isinstance(size, int)]
         if len(sizes) < len(shape[1:]):
             continue  # known only at run time
-        if fact.labels is not None and math.prod(sizes) != fact.labels:
+        is_scores = dtype_name(value.type.tensor_type.elem_type).startswith(
+            "float"
+        )  # else the place, or the label itself
+        if fact.labels is not None and is_scores and math.prod(sizes) != fact.labels:
             yield LABELS.found_at(f"output {fact.name!r}", f"{math.prod(sizes)} numbers a case, {fact.labels} labels")
         elif fact.values is not None and math.prod(sizes) != fact.values:
             yield SHAPE.found_at(f"output {fact.name!r}", f"{_shown(shape)}, where {fact.values} a case is promised")
 
 
 def _batch(
-    inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto], sizes: tuple[int, ...]
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
+    sizes: tuple[int, ...],
+    axes: Mapping[str | None, int],
 ) -> Iterator[Finding]:
     for kind, values in (("input", inputs), ("output", outputs)):
         for value in values:
-            first = next(iter(_shape(value)), None)
-            if isinstance(first, int) and sizes != (first,):
-                yield FIXED.found_at(f"{kind} {value.name!r}", f"a batch of {first}, for batch_sizes {list(sizes)}")
+            batch = next(iter(_shape(value)[axes.get(value.name, 0) :]), None)
+            if isinstance(batch, int) and sizes != (batch,):
+                yield FIXED.found_at(f"{kind} {value.name!r}", f"a batch of {batch}, for batch_sizes {list(sizes)}")
 
 
 def _differ(have: int | str, want: int | str) -> bool:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from edge_runtime.author.arrays import Asked, Part
 from edge_runtime.author.contract import ArrayNames, Contract
+from edge_runtime.author.lint_finding import Finding
+from edge_runtime.author.lint_integer import CLIPPED
 from edge_runtime.author.passes import answer_rows, outputs_for, through
 from edge_runtime.author.record import Metrics
 from edge_runtime.errors import ConfigurationError
@@ -95,7 +97,7 @@ def output_failures(contract: Contract, file: str, model: Model, off: Mapping[st
     """A line for each output of one source model that is not what the framework answered."""
     named = contract.reference
     for tensor, apart in off.items():
-        limit = _output_limit(model, tensor)
+        limit = output_limit(model, tensor)
         if not apart <= limit:
             yield (
                 f"{file}: found an output {apart:.3g} off {_array(named.output, tensor)} of {named.file}; "
@@ -137,9 +139,9 @@ def measure(source: Model, model: Model, test: Part) -> dict[str, Metrics]:
     }
 
 
-def clip_warnings(model: Model) -> tuple[str, ...]:
-    """A line for each channel, or input of another layout, whose tolerated band is wider than the int8 input holds."""
-    found: list[str] = []
+def clipped(model: Model) -> tuple[Finding, ...]:
+    """A finding for each channel, or input of another layout, whose tolerated band is wider than the int8 input holds."""
+    found: list[Finding] = []
     manifest = model.manifest
     preprocess = model.preprocess()
     for model_input in manifest.inputs:
@@ -147,6 +149,7 @@ def clip_warnings(model: Model) -> tuple[str, ...]:
         if clip is None:
             continue
         channels = model_input.channels
+        held = f"the int8 input holds {clip.min:.3g} to {clip.max:.3g}"
         for end in ("min", "max"):
             row = [number for one in manifest.channels for number in [_end(one.tolerated, end)] * one.width]
             window = np.broadcast_to(np.array(row, float), (1, manifest.length, len(row)))
@@ -155,16 +158,15 @@ def clip_warnings(model: Model) -> tuple[str, ...]:
             if axis < 0 or tensor.shape[axis] != len(channels):
                 low, high = float(tensor.min()), float(tensor.max())
                 if not clip.min <= low <= high <= clip.max:
-                    found.append(
-                        f"input {model_input.tensor}: {low:.3g} to {high:.3g} at the tolerated {end}, the int8 input "
-                        f"holds {clip.min:.3g} to {clip.max:.3g}; beyond it answers are flagged 'clipped'"
-                    )
+                    told = f"at the tolerated {end} {low:.3g} to {high:.3g} in the tensor"
+                    found.append(CLIPPED.found_at(f"input {model_input.tensor}", f"{told}, {held}"))
                 continue
             by_channel = np.moveaxis(tensor, axis, 0).reshape(len(channels), -1)[:, 0]
             found += [
-                f"channel {channel.name}: tolerated {end} {getattr(channel.tolerated, end):g} {channel.unit} is "
-                f"{value:.3g} in the tensor, the int8 input holds {clip.min:.3g} to {clip.max:.3g}; beyond it answers "
-                "are flagged 'clipped'"
+                CLIPPED.found_at(
+                    f"channel {channel.name}",
+                    f"its tolerated {end} {getattr(channel.tolerated, end):g} {channel.unit} is {value:.3g} in the tensor, {held}",
+                )
                 for channel, value in zip(channels, by_channel, strict=True)
                 if channel.tolerated is not None and not clip.min <= value <= clip.max
             ]
@@ -207,7 +209,7 @@ def _array(named: ArrayNames, tensor: str) -> str:
     return named if isinstance(named, str) else named.get(tensor, tensor)
 
 
-def _output_limit(model: Model, tensor: str) -> float:
+def output_limit(model: Model, tensor: str) -> float:
     """Another number format than the framework's may move an answer; by how much, the author says for whole numbers."""
     tolerance = next(iter(model.variant.tolerances.values()))
     if tolerance.kind == "steps" and tensor not in model.variant.output_scale:

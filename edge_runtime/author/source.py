@@ -8,13 +8,18 @@ from typing import NamedTuple
 from edge_runtime.author.arrays import Arrays, Asked, Part, read_npz, take_part, take_reference
 from edge_runtime.author.contract import Contract, load_contract
 from edge_runtime.author.graph import MAX_MODEL_BYTES, Graph, clean_graph
+from edge_runtime.author.lint_build import as_exported, require_onnx
+from edge_runtime.author.lint_finding import Finding
 from edge_runtime.errors import BundleError, ConfigurationError
 
 _MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
 
 
 class Source(NamedTuple):
-    """What an author handed over; ``models`` and ``untouched`` are the graphs and the bytes of each model file."""
+    """What an author handed over; ``models`` and ``untouched`` are the graphs and the bytes of each model file.
+
+    ``findings`` are what lints see in the models as they came.
+    """
 
     contract: Contract
     path: Path
@@ -26,6 +31,7 @@ class Source(NamedTuple):
     test: Part | None
     asked: Asked
     validation: Part | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 def read_source(path: Path) -> Source:
@@ -53,6 +59,11 @@ def read_source(path: Path) -> Source:
     data, subject = read_npz(found["data"], folder / contract.data.file), str(folder / contract.data.file)
     asked = folder / contract.reference.file
     untouched = {names[key]: data for key, data in found.items() if key.endswith("model")}
+    for key, bytes_ in found.items():
+        if key.endswith("model") or key == "preprocess_onnx":
+            require_onnx(bytes_, str(folder / names[key]))
+    train = take_part(data, contract.data.train, contract, subject)
+    findings = as_exported(contract, untouched, len(train.raw), folder)
     models = {file: _clean(data, contract, folder / file) for file, data in untouched.items()}
     reference = take_reference(read_npz(found["reference"], asked), contract, str(asked))
     return Source(
@@ -62,10 +73,11 @@ def read_source(path: Path) -> Source:
         models=models,
         untouched=untouched,
         prepare=_prepare(found["preprocess_onnx"], contract, folder / own.file) if own else None,
-        train=take_part(data, contract.data.train, contract, subject),
+        train=train,
         test=take_part(data, contract.data.test, contract, subject) if contract.data.test else None,
         validation=_validation(data, contract, subject),
         asked=_named(reference, models[contract.model]),
+        findings=findings,
     )
 
 
