@@ -1,8 +1,6 @@
 """Tries the recipes on one model and chooses among those that pass the gates; where none passes it chooses none."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -11,9 +9,10 @@ from numpy.typing import NDArray
 
 from edge_runtime.author import gate
 from edge_runtime.author.arrays import Part
+from edge_runtime.author.choice import Candidate, best, sensitive_nodes, worthwhile
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.emulation import is_available, run_emulated
-from edge_runtime.author.gate import Answered, Measured, Portability
+from edge_runtime.author.gate import Answered, Measured
 from edge_runtime.author.graph import Graph
 from edge_runtime.author.half import to_float16
 from edge_runtime.author.latency import latencies
@@ -47,10 +46,6 @@ _EMULATED_CASES = 48
 _MIXED_CASES = 512
 _LARGE_BATCH = 64
 _BASELINE = "float32"
-# Medians of a busy machine are no better than this: within it two recipes are equally fast.
-_EQUALLY_FAST = 1.15
-# The sensitive nodes are those without which the others' squared error is at most this share of the whole.
-_ERROR_LEFT = 0.25
 
 
 class Outcome(NamedTuple):
@@ -79,24 +74,6 @@ class Material(NamedTuple):
     calibration: NDArray[np.float64]
     validation: Part
     corners: NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class _Candidate:
-    recipe: Recipe
-    calibrator: Calibrator | None
-    graph: Graph
-    infer: Any
-    answered: Answered
-    measured: dict[str, Measured]
-    refusals: list[str]
-    distance: float
-    portability: Portability | None = None
-    latency: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"{self.recipe.name}/{self.calibrator.name}" if self.calibrator else self.recipe.name
 
 
 def search(
@@ -170,7 +147,7 @@ class _Search:
         self._model, self._graph, self._material = model, graph, material
         self._demands, self._precision, self._subject, self._tell = demands, precision, subject, tell
         self._axes = batch_axes(model.manifest)
-        self._made: list[_Candidate] = []
+        self._made: list[Candidate] = []
         self._unmade: list[Trial] = []
         self._ranges: dict[str, str] = {}
         self._in_float: dict[str, tuple[str, ...]] = {}
@@ -223,8 +200,8 @@ class _Search:
         }
         passed = [one for one in self._made if not one.refusals and self._may_win(one)]
         if self._precision == "auto":
-            passed = _worthwhile(passed, lacks)
-        winner = _best(passed, self._float_latency)
+            passed = worthwhile(passed, lacks)
+        winner = best(passed, self._float_latency)
         trials = [*(self._trial(one, winner, lacks[one.name]) for one in self._made), *self._unmade]
         calibrator = winner.calibrator.name if winner is not None and winner.calibrator else ""
         record = SearchRecord(
@@ -246,7 +223,7 @@ class _Search:
         # Float32 is tried with the others to be beside them in the table.
         return recipe.name == _BASELINE or (listed and self._precision in ("auto", recipe.precision))
 
-    def _may_win(self, one: _Candidate) -> bool:
+    def _may_win(self, one: Candidate) -> bool:
         return self._precision in ("auto", one.recipe.precision)
 
     def _make_int8(self, recipes: Sequence[Recipe]) -> None:
@@ -311,12 +288,12 @@ class _Search:
             refusals += gate.metric_refusals(accept, found, units[accept.output])
             measured.setdefault(accept.output, found)
         self._made.append(
-            _Candidate(
+            Candidate(
                 recipe, calibrator, graph, infer, answered, measured, refusals, gate.distance(self._exact, answered)
             )
         )
 
-    def _emulate(self, integer: Sequence[_Candidate]) -> None:
+    def _emulate(self, integer: Sequence[Candidate]) -> None:
         if not is_available():
             self._tell("no qemu-x86_64-static here: x86 without VNNI is simulated, not emulated")
             return
@@ -338,7 +315,7 @@ class _Search:
             if one.portability is not None:
                 one.portability = one.portability.model_copy(update={"emulated": apart})
 
-    def _trial(self, one: _Candidate, winner: _Candidate | None, lacks: str | None) -> Trial:
+    def _trial(self, one: Candidate, winner: Candidate | None, lacks: str | None) -> Trial:
         refusals = list(one.refusals)
         if lacks and self._precision == "auto" and one.recipe.name not in ("float32", "as_is"):
             refusals.append(f"benefit: {lacks}")
@@ -355,50 +332,6 @@ class _Search:
             refusals=tuple(refusals),
             warnings=(f"benefit: {lacks}",) if lacks and self._precision != "auto" and one is winner else (),
         )
-
-
-def sensitive_nodes(costs: Mapping[str, float]) -> tuple[str, ...]:
-    """The nodes to leave in float: the dearest, until the others cost little; none where it would take half of them."""
-    squares = {name: cost * cost for name, cost in costs.items()}
-    whole = sum(squares.values())
-    chosen: list[str] = []
-    for name in sorted(squares, key=lambda one: (-squares[one], one)):
-        if sum(squares.values()) - sum(squares[one] for one in chosen) <= _ERROR_LEFT * whole:
-            break
-        chosen.append(name)
-    return tuple(chosen) if 0 < len(chosen) <= len(costs) / 2 else ()
-
-
-def _worthwhile(passed: Sequence[_Candidate], lacks: Mapping[str, str | None]) -> list[_Candidate]:
-    """Those of the first precision that gains anything: int8, whose numbers are the same everywhere, before float16."""
-    for precision in ("as_is", "int8", "float16"):
-        found = [one for one in passed if one.recipe.precision == precision]
-        gains = [one for one in found if precision == "as_is" or not lacks[one.name]]
-        if gains:
-            return gains
-    return [one for one in passed if one.recipe.precision == _BASELINE]
-
-
-def _best(passed: Sequence[_Candidate], float_latency: Mapping[int, float]) -> _Candidate | None:
-    """Of those equally fast as the fastest the nearest to float32; of equals the first in the list of recipes.
-
-    What cannot overflow whatever comes in goes before what merely did not.
-    """
-    if not passed:
-        return None
-    proven = [one for one in passed if not (one.portability and one.portability.nodes_at_risk)]
-    passed = proven or passed
-    taken = {one.name: _relative(one.latency, float_latency) for one in passed}
-    fastest = min(taken.values())
-    quick = [one for one in passed if taken[one.name] <= fastest * _EQUALLY_FAST]
-    order = {recipe.name: at for at, recipe in enumerate(RECIPES)}
-    return min(quick, key=lambda one: (one.distance, order[one.recipe.name], one.name))
-
-
-def _relative(latency: Mapping[int, float], float_latency: Mapping[int, float]) -> float:
-    """The geometric mean over the batch sizes of time against float32's."""
-    ratios = [math.log(latency[at] / float_latency[at]) for at in latency]
-    return math.exp(sum(ratios) / len(ratios))
 
 
 def _unmade(recipe: Recipe, calibrator: Calibrator | None, error: BundleError) -> Trial:

@@ -3,14 +3,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from edge_runtime.author import choice
 from edge_runtime.author import search as search_module
 from edge_runtime.author.build import build
+from edge_runtime.author.choice import sensitive_nodes
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.latency import latencies
 from edge_runtime.author.quantize import quantize
 from edge_runtime.author.recipes import RECIPES
 from edge_runtime.author.record import encode_record, read_record
-from edge_runtime.author.search import repeat, search, sensitive_nodes
+from edge_runtime.author.search import repeat, search
 from edge_runtime.author.trials import SearchRecord, table
 from edge_runtime.device.probe import probe
 from edge_runtime.engine.session import open_session
@@ -209,7 +211,7 @@ def _candidate(name: str, *, at_risk: int, us: float, distance: float) -> Simple
 
 def test_what_cannot_overflow_goes_first_then_the_fastest_then_the_nearest() -> None:
     def best(*candidates: SimpleNamespace) -> str:
-        return search_module._best(candidates, {1: 10.0}).name
+        return choice.best(candidates, {1: 10.0}).name
 
     safe = _candidate("u8s8_channel_7bit", at_risk=0, us=10.0, distance=0.2)
     near = _candidate("u8s8_tensor", at_risk=3, us=5.0, distance=0.1)
@@ -218,4 +220,4 @@ def test_what_cannot_overflow_goes_first_then_the_fastest_then_the_nearest() -> 
     assert best(safe, near) == "u8s8_channel_7bit"
     assert best(safe, slow) == "u8s8_channel_7bit"
     assert best(safe, slow, alike) == "u8u8_tensor"
-    assert search_module._best([], {1: 10.0}) is None
+    assert choice.best([], {1: 10.0}) is None
