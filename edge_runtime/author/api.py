@@ -1,14 +1,13 @@
 """The command `build` for somebody's own Python program: the same files, byte for byte; it has no way of its own to make them."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from edge_runtime.author.build import build
-from edge_runtime.author.build_command import record_path
-from edge_runtime.author.record import encode_record, read_record
+from edge_runtime.author.build_command import write
+from edge_runtime.author.record import read_record
 from edge_runtime.bundle.names import SUMS_NAME
-from edge_runtime.bundle.write import sums, write_directory
-from edge_runtime.errors import BundleError, DeviceError
+from edge_runtime.bundle.write import sums
+from edge_runtime.errors import BundleError
 
 _NAMED = 3
 
@@ -18,8 +17,8 @@ def build_bundle(
 ) -> dict[str, bytes]:
     """Build from contract.toml and return the bundle's files by name, SHA256SUMS among them, as the command writes them.
 
-    ``out`` is the folder to write them to, with the record ``OUT.build.json`` beside it, as ``build --out``; without it
-    nothing is written. ``record`` is a build.json whose bytes have to come out again, as ``build --record``.
+    ``out`` is the folder to write them to, with ``OUT.build.json`` and ``OUT.report.html`` beside it, as ``build --out``;
+    without it nothing is written. ``record`` is a build.json whose bytes have to come out again, as ``build --record``.
 
     Raises:
         BundleError: a model, or a gate failed: its text names the first of the failures.
@@ -38,20 +37,8 @@ def build_bundle(
             todo="correct them: nothing was written",
         )
     if out is not None:
-        _write(made.files, encode_record(made.record), Path(out))
+        write(made, Path(out))
     return {**made.files, SUMS_NAME: sums(made.files)}
-
-
-def _write(files: Mapping[str, bytes], record: bytes, out: Path) -> None:
-    write_directory(files, out)
-    path = record_path(out)
-    try:
-        path.write_bytes(record)
-    except OSError as error:
-        raise DeviceError(
-            subject=str(path), found=error.strerror or str(error), expected="a place to write the record to",
-            todo="give another folder",
-        ) from error  # fmt: skip
 
 
 def _be_silent(_: str) -> None:

@@ -1,4 +1,4 @@
-"""The command `build`: contract in, bundle and build.json out; it decides nothing about the model."""
+"""The command `build`: contract in, bundle, build.json and report.html out; it decides nothing about the model."""
 
 import sys
 from argparse import Namespace
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edge_runtime.author.build import Build, build
+from edge_runtime.author.build_report import report_of
 from edge_runtime.author.record import Metrics, Record, encode_record, read_record
 from edge_runtime.bundle.write import write_directory
 from edge_runtime.errors import DeviceError
@@ -14,7 +15,7 @@ _GATE_FAILED = 1
 
 
 def main(args: Namespace) -> int:
-    """Build ``args.contract`` into ``args.out``, and its record beside it; 0, or 1 where a gate failed.
+    """Build ``args.contract`` into ``args.out``, its record and report beside it; 0, or 1 where a gate failed.
 
     ``args.out`` is by default a folder named after the contract's own, in the current one. Nothing is written where a
     gate fails. ``args.record`` is a build.json whose bytes have to come out again; ``args.evidence`` are reports that
@@ -29,7 +30,7 @@ def main(args: Namespace) -> int:
             _say(f"edge-runtime build: {line}")
         return _GATE_FAILED
     out = Path(args.out) if args.out else Path(made.record.bundle.id)
-    _write(made, out)
+    write(made, out)
     for line in made.record.warnings:
         _say(f"warning: {line}")
     _say(_result(made.record, out))
@@ -43,16 +44,29 @@ def record_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.build.json")
 
 
-def _write(made: Build, out: Path) -> None:
+def report_path(out: Path) -> Path:
+    """Where a bundle's report.html stands."""
+    return out.with_name(f"{out.name}.report.html")
+
+
+def write(made: Build, out: Path) -> None:
+    """Write the bundle's folder, its build.json and its report.html.
+
+    Raises:
+        DeviceError: the disk refuses.
+        UsageError: ``out`` is something else than a bundle's folder.
+
+    """
+    beside = {record_path(out): encode_record(made.record), report_path(out): report_of(made)}
     write_directory(made.files, out)
-    path = record_path(out)
-    try:
-        path.write_bytes(encode_record(made.record))
-    except OSError as error:
-        raise DeviceError(
-            subject=str(path), found=error.strerror or str(error), expected="a place to write the record to",
-            todo="give another --out",
-        ) from error  # fmt: skip
+    for path, data in beside.items():
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise DeviceError(
+                subject=str(path), found=error.strerror or str(error), expected="a place to write to beside the bundle",
+                todo="give another folder",
+            ) from error  # fmt: skip
 
 
 def _result(record: Record, out: Path) -> str:

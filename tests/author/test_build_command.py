@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_runtime.author.build_command import main, record_path
+from edge_runtime.author.build_command import main, record_path, report_path
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.errors import ConfigurationError, UsageError
@@ -35,6 +35,21 @@ def test_a_build_writes_a_bundle_that_verifies_and_its_record(
     assert "..." not in said.err
 
 
+def test_a_report_stands_beside_the_bundle_and_a_rebuild_writes_the_same(pack: Pack, tmp_path: Path) -> None:
+    assert main(_arguments(pack, tmp_path / "made")) == 0
+    page = report_path(tmp_path / "made").read_bytes()
+    assert b"mistakes the goldens notice" in page
+    record = str(record_path(tmp_path / "made"))
+    assert main(_arguments(pack, tmp_path / "again", record=record)) == 0
+    assert report_path(tmp_path / "again").read_bytes() == page
+
+
+def test_a_model_with_its_steps_inside_has_a_report_too(pack: Pack, tmp_path: Path) -> None:
+    pack.edit('precision = "int8"\n', 'precision = "int8"\npreprocessing = "graph"\n')
+    assert main(_arguments(pack, tmp_path / "made")) == 0
+    assert b"mistakes the goldens notice" in report_path(tmp_path / "made").read_bytes()
+
+
 def test_json_prints_the_record(pack: Pack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(_arguments(pack, tmp_path / "made", json=True)) == 0
     assert capsys.readouterr().out == (tmp_path / "made.build.json").read_text()
@@ -46,7 +61,7 @@ def test_the_default_folder_is_named_after_the_contract(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert main(_arguments(pack, None)) == 0
-    assert sorted(one.name for one in (tmp_path / "here").iterdir()) == ["tiny", "tiny.build.json"]
+    assert sorted(one.name for one in (tmp_path / "here").iterdir()) == ["tiny", "tiny.build.json", "tiny.report.html"]
 
 
 def test_a_failed_gate_writes_nothing_and_gives_1(
@@ -56,6 +71,7 @@ def test_a_failed_gate_writes_nothing_and_gives_1(
     assert main(_arguments(pack, tmp_path / "made")) == 1
     assert not (tmp_path / "made").exists()
     assert not record_path(tmp_path / "made").exists()
+    assert not report_path(tmp_path / "made").exists()
     assert "preprocess: found a tensor 0.1 off" in capsys.readouterr().err
 
 
