@@ -171,10 +171,10 @@ def _print_text(
 
 def _print_result(one: Result) -> None:
     print(f"\n{one.case}, {one.chunk} line{'s' if one.chunk > 1 else ''} a chunk, us a sample          "
-          "     p50     p90     p99     min")  # fmt: skip
+          "     p50     p90     p99   p99.9     min")  # fmt: skip
     for name in STAGES + WHOLES:
-        p50, p90, p99, least = _spread(one, name)
-        print(f"  {name:38}{p50:10.2f}{p90:8.2f}{p99:8.2f}{least:8.2f}")
+        p50, p90, p99, p999, least = _spread(one, name)
+        print(f"  {name:38}{p50:10.2f}{p90:8.2f}{p99:8.2f}{p999:8.2f}{least:8.2f}")
     for name in ADDING:
         ratio = one.p50(name) / one.p50(HAND)
         session = IN_HAND if name == HAND else IN_LINE
@@ -182,10 +182,10 @@ def _print_result(one: Result) -> None:
     print(f"  journal: {one.journal_bytes:.0f} bytes a sample")
 
 
-def _spread(one: Result, name: str) -> tuple[float, float, float, float]:
+def _spread(one: Result, name: str) -> tuple[float, float, float, float, float]:
     values = [value for times in one.rounds for value in times[name]]
-    cuts = quantiles(values, n=100)
-    return one.p50(name), cuts[89], cuts[98], min(values)
+    cuts = quantiles(values, n=1000)
+    return one.p50(name), cuts[899], cuts[989], cuts[998], min(values)
 
 
 def _machine() -> str:
@@ -215,7 +215,7 @@ def _as_dict(
             "case": one.case,
             "lines_a_chunk": one.chunk,
             "us": {
-                name: dict(zip(("p50", "p90", "p99", "min"), _spread(one, name), strict=True))
+                name: dict(zip(("p50", "p90", "p99", "p99.9", "min"), _spread(one, name), strict=True))
                 for name in STAGES + WHOLES
             },
             "added_us": {name: one.added(name, IN_HAND if name == HAND else IN_LINE) for name in ADDING},
