@@ -1,5 +1,6 @@
 """Whether a golden set notices one mutant, stage by stage and by the answer alone; it makes no mutants and adds nothing up."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -51,12 +52,18 @@ class Judge:
             seen = walk(way, self._cases)
         except (BundleError, DeviceError):  # onnxruntime does not load it, or takes no such tensor: no answer comes
             return Verdict("boot", by_answer=True)
-        by_answer = bool(self._differing(way.model.manifest, publish(way, seen)).any())
+        by_answer = bool(self._differing(way.model.manifest, publish(way, seen), self._rooms).any())
         return Verdict(self._stage(way, seen.tensors) or ("whole" if by_answer else None), by_answer)
 
     def differing(self, way: Way) -> Bools:
         """By case, whether the way's answer differs from the stored one by more than the tolerance."""
-        return self._differing(way.model.manifest, publish(way, walk(way, self._cases)))
+        return self._differing(way.model.manifest, publish(way, walk(way, self._cases)), self._rooms)
+
+    def differing_at_all(self, way: Way) -> Bools:
+        """By case, whether the way's answer differs from the stored one by more than the last bits of float64."""
+        outputs = self._subject.manifest.outputs
+        rooms = [_room(self._goldens, output, None) for output in outputs]
+        return self._differing(way.model.manifest, publish(way, walk(way, self._cases)), rooms)
 
     def _stage(self, way: Way, tensors: Any) -> Stage | None:
         subject, goldens = self._subject, self._goldens
@@ -71,11 +78,11 @@ class Judge:
             return "answer"
         return None
 
-    def _differing(self, manifest: Manifest, found: Published) -> Bools:
+    def _differing(self, manifest: Manifest, found: Published, rooms: Sequence[Floats]) -> Bools:
         differs = ~found.answered
         first = 0
         for at, output in enumerate(self._subject.manifest.outputs):
-            room, values = self._rooms[at], found.values[at]
+            room, values = rooms[at], found.values[at]
             if manifest.outputs[at].unit != self._goldens.answer_units[output.name]:
                 differs |= True
             wanted = self._goldens.answers[output.name]

@@ -1,17 +1,17 @@
 """Adds goldens until the mutants they miss are noticed: greedily, from the author's data first; it lowers no bar."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_runtime.author.mutate import MutationScore, Scored, Scoring
+from edge_runtime.author.mutate import MutationScore, Scoring
 from edge_runtime.author.mutate_equal import drawn, in_units
 from edge_runtime.author.mutate_judge import Judge, goldens_of, picked
 from edge_runtime.author.mutate_line import Cases, Floats, cases_of
-from edge_runtime.author.mutate_subject import Subject, open_subject
+from edge_runtime.author.mutate_subject import Mutant, Subject, open_subject
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import encode as encode_goldens
 from edge_runtime.errors import BundleError
@@ -71,13 +71,22 @@ def strengthen(
         for at, pool in enumerate(pools):
             if not scored.survivors or scoring.is_over or not len(pool.raw):
                 continue
-            added = _chosen(subject, pool, scored, scoring, max_added - sum(counts))
+            added = _chosen(subject, pool, scored.survivors, scoring, max_added - sum(counts))
             if added is not None:
                 counts[at] += len(added)
                 goldens = _joined(goldens, added)
                 scored = scoring.score(goldens)
         if len(goldens) == before:
             break
+    # What the answer cannot tell within a wide tolerance, such as a flag's level, some stage still has to notice.
+    for at, pool in enumerate(pools):
+        unseen = [one for one in scored.survivors if str(one) in scored.score.unseen]
+        if unseen and not scoring.is_over and len(pool.raw):
+            added = _chosen(subject, pool, unseen, scoring, max_added - sum(counts), at_all=True)
+            if added is not None:
+                counts[at] += len(added)
+                goldens = _joined(goldens, added)
+                scored = scoring.score(goldens)
     made = dict(files) | {subject.variant.goldens: encode_goldens(goldens)}
     return Strengthened(made, scored.score, *counts)
 
@@ -113,18 +122,23 @@ def strengthen_variants(
     return AllStrengthened(made, scores)
 
 
-def _chosen(subject: Subject, pool: Cases, scored: Scored, scoring: Scoring, most: int) -> Goldens | None:
-    """The cases that together kill the most survivors, each time the one that kills most of those left."""
+def _chosen(
+    subject: Subject, pool: Cases, survivors: Sequence[Mutant], scoring: Scoring, most: int, *, at_all: bool = False
+) -> Goldens | None:
+    """The cases that together kill the most survivors, each time the one that kills most of those left.
+
+    With ``at_all`` a difference within the tolerance counts too.
+    """
     candidates, answered = goldens_of(subject.way, pool)
     candidates = picked(candidates, np.flatnonzero(answered))
     if not len(candidates):
         return None
     judge = Judge(subject, candidates)
     kills = []
-    for mutant in scored.survivors:
+    for mutant in survivors:
         if scoring.is_over:
             break
-        kills.append(judge.differing(mutant.way()))
+        kills.append(judge.differing_at_all(mutant.way()) if at_all else judge.differing(mutant.way()))
     chosen = _greedy(np.array(kills, dtype=bool).reshape(len(kills), len(candidates)), most)
     return picked(candidates, chosen) if chosen else None
 

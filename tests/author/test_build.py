@@ -276,6 +276,14 @@ def test_goldens_below_the_bar_fail_the_build_and_the_survivors_are_named(pack: 
     assert any(line.startswith("cpu_int8, goldens: ") and "not noticed" in line for line in failures)
 
 
+def test_a_flags_level_within_the_tolerance_is_noticed_by_a_stage_then(pack: Pack) -> None:
+    tolerance = '[tolerance]\nkind = "steps"\nsteps = 1\nevidence = "one step"\n'
+    pack.edit("[goldens]", f"{tolerance}\n[goldens]")
+    (score,) = _build(pack.contract, strengthens=True).scores.values()
+    assert "constant-2: low, frost 1, on +2%" in score.tolerated
+    assert not any("frost" in name for name in score.unseen)
+
+
 def test_mutants_there_was_no_time_for_fail_the_build(pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "_MUTANTS_S", 0.0)
     (line,) = _build(pack.contract, strengthens=True).failures
