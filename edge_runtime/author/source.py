@@ -62,10 +62,10 @@ def read_source(path: Path) -> Source:
     for key, bytes_ in found.items():
         if key.endswith("model") or key == "preprocess_onnx":
             require_onnx(bytes_, str(folder / names[key]))
+    reference = take_reference(read_npz(found["reference"], asked), contract, str(asked))
     train = take_part(data, contract.data.train, contract, subject)
     findings = as_exported(contract, untouched, len(train.raw), folder)
     models = {file: _clean(data, contract, folder / file) for file, data in untouched.items()}
-    reference = take_reference(read_npz(found["reference"], asked), contract, str(asked))
     return Source(
         contract=contract,
         path=path,
