@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from edge_runtime.flow.field_value import packed, row_list
+from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
 from edge_runtime.spec.binding import ChannelBinding, DecimalMark, Decode
@@ -25,8 +26,8 @@ class Conversions(NamedTuple):
 
     ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
-    ``word`` gives a category's word or a base64 text, ``None`` for missing, or raises ValueError; ``columns_of`` gives
-    neighbouring cells from a field on, where the format has such.
+    ``word`` gives a category's word, a base64 text or a file's name, ``None`` for missing, or raises ValueError;
+    ``columns_of`` gives neighbouring cells from a field on, where the format has such.
     """
 
     place: str
@@ -39,13 +40,17 @@ class Conversions(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One field that makes a channel's value, or its grid: how to get, read and show it, and what it should be."""
+    """One field that makes a channel's value, or its grid: how to get, read and show it, and what it should be.
+
+    A file says itself what is wrong with it, and is never read again to find that out: it may be another by then.
+    """
 
     field: str
     get: Getter
     read: Callable[[Any], Value]
     expected: str
     shown: Callable[[Any], str] = quote
+    is_file: bool = False
 
 
 def bound_fields(decode: Decode, channels: Mapping[str, ChannelBinding]) -> dict[str, str]:
@@ -73,12 +78,13 @@ def make_assemble(
     channels: Mapping[str, ChannelBinding],
     getter_of: Callable[[str], Getter],
     conversions: Conversions,
+    files: Mapping[str, NumberFiles],
 ) -> Assemble:
     """Resolve every field once; the result takes one row, in the order status, values, time, stream, units, carry."""
     number, text, carried = conversions.number, conversions.text, conversions.carried
     getters = [getter_of(binding.field) for binding in channels.values()]
     are_numbers = all(binding.read == "number" for binding in channels.values())  # as most are: one tight loop
-    parts = [_parts(binding, getter_of, conversions) for binding in channels.values()]
+    parts = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
     read_units = _make_units(channels, getter_of, text)
     check_status = _make_status(decode, getter_of, conversions)
     get_time = None if decode.time is None else getter_of(decode.time.field)
@@ -95,6 +101,8 @@ def make_assemble(
             values = tuple(
                 [number(get(row)) for get in getters] if are_numbers else [_read(row, *one) for one in parts]
             )
+        except FileRefused as refused:
+            return Rejection(refused.reason, refused.subject, refused.found, refused.expected, refused.todo)
         except ValueError:
             return _refuse_value(row, parts, conversions)
         time_ns: int | Rejection | None = None
@@ -116,7 +124,7 @@ def make_assemble(
 
 
 def _parts(
-    binding: ChannelBinding, getter_of: Callable[[str], Getter], conversions: Conversions
+    binding: ChannelBinding, getter_of: Callable[[str], Getter], conversions: Conversions, files: NumberFiles | None
 ) -> tuple[_Part, _Part | None]:
     """The field of a channel's value and that of its grid, if it brings one."""
     field, get = binding.field, getter_of(binding.field)
@@ -130,6 +138,11 @@ def _parts(
     if binding.read == "base64" and binding.dtype is not None:
         expected = f"base64 of whole {binding.dtype} numbers"
         return _Part(field, get, packed(binding.dtype, conversions.word), expected), grid
+    if binding.read == "file" and binding.dtype is not None:
+        if files is None:
+            raise TypeError(f"field {field!r} names files, and nobody reads them")
+        read = named_file(f"{conversions.place} {field!r}", binding.dtype, files, conversions.word)
+        return _Part(field, get, read, "the name of a file", is_file=True), grid
     if binding.count is not None and conversions.columns_of is not None:
         expected = f"{conversions.number_expected} in each of {binding.count} columns"
         cells = conversions.columns_of(field, binding.count)
@@ -157,7 +170,8 @@ def _read(row: Row, part: _Part, grid: _Part | None) -> Value:
 
 def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], conversions: Conversions) -> Rejection:
     """Find the field that cannot be read; one of them was refused a moment ago."""
-    refused = [one for pair in parts for one in pair if one is not None and not _is_readable(row, one, pair[1])]
+    judged = [(one, pair[1]) for pair in parts for one in pair if one is not None and not one.is_file]
+    refused = [one for one, grid in judged if not _is_readable(row, one, grid)]
     part = refused[0]
     raw = part.get(row)
     subject = f"{conversions.place} {part.field!r}"

@@ -5,7 +5,7 @@ from edge_runtime.spec.binding import ChannelBinding, Read
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.units import Affine, UnitMismatch, UnitUnknown, conversion, resolve
 
-_ARRAY: tuple[Read, ...] = ("list", "columns", "base64")
+_ARRAY: tuple[Read, ...] = ("list", "columns", "base64", "file")
 _SAME = Affine(1.0, 0.0)
 
 
@@ -28,7 +28,7 @@ def check_read(channel: Channel, binding: ChannelBinding) -> None:
     if channel.form == "opaque":
         what = f"{channel.dtype} numbers" + (f" of shape {channel.shape}" if channel.shape else "")
     if binding.read not in reads:
-        hint = f'read = "{reads[0]}"' + (" in JSON, or columns in csv, or base64" if channel.shape else "")
+        hint = f'read = "{reads[0]}"' + (" in JSON, or columns in csv, or base64, or file" if channel.shape else "")
         _unfit(channel, "read", f"'{binding.read}'", f"{' or '.join(map(repr, reads))}, as it is {what}", hint)
     if binding.count is not None and binding.count != channel.width:
         _unfit(channel, "count", str(binding.count), f"{channel.width}, as it is {what}", "correct the count")
@@ -90,7 +90,7 @@ def conversion_words(channel: Channel, binding: ChannelBinding, unit_words: str,
 def _source(binding: ChannelBinding) -> str:
     if binding.read == "columns":
         return f"{binding.count} columns"
-    return f"base64 of {binding.dtype}" if binding.read == "base64" else "a list"
+    return f"{binding.read} of {binding.dtype}" if binding.read in {"base64", "file"} else "a list"
 
 
 def _unfit(channel: Channel, key: str, found: str, expected: str, todo: str) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decode_json import JsonDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
+from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
@@ -24,13 +25,17 @@ class Decoder(Protocol):
         """Take up the columns of a former run; ignored where they are fixed or lack a bound field."""
 
 
-def make_decoder(decode: Decode, channels: Mapping[str, ChannelBinding]) -> Decoder:
+def make_decoder(
+    decode: Decode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles] | None = None
+) -> Decoder:
     """Resolve columns, pointers and patterns once; values come in the order of ``channels``.
+
+    ``files`` has an entry for each channel with ``read = "file"``.
 
     Raises ConfigurationError where a bound field cannot be in any frame, or the pattern or a pointer is malformed.
     """
     if isinstance(decode, CsvDecode):
-        return CsvDecoder(decode, channels)
+        return CsvDecoder(decode, channels, files or {})
     if isinstance(decode, JsonDecode):
-        return JsonDecoder(decode, channels)
-    return PatternDecoder(decode, channels)
+        return JsonDecoder(decode, channels, files or {})
+    return PatternDecoder(decode, channels, files or {})

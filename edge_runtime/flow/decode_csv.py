@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Assemble, Conversions, bad_encoding, bound_fields, make_assemble
+from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode
 from edge_runtime.spec.reading import Reading, Rejection
@@ -22,10 +23,13 @@ _BYTE_ORDER_MARK = "\ufeff"
 class CsvDecoder:
     """Reads rows; in header mode the columns are those of the last header seen."""
 
-    def __init__(self, decode: CsvDecode, channels: Mapping[str, ChannelBinding]) -> None:
+    def __init__(
+        self, decode: CsvDecode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles]
+    ) -> None:
         """Bind fixed columns at once; raises ConfigurationError where a bound field is not among them."""
         self._decode = decode
         self._channels = channels
+        self._files = files
         self._encoding = decode.encoding
         self._separator = decode.separator
         self._comment = decode.comment
@@ -115,7 +119,7 @@ class CsvDecoder:
             columns_of=lambda field, count: itemgetter(slice(index[field], index[field] + count)),
         )
         self._assemble = make_assemble(
-            self._decode, self._channels, lambda field: itemgetter(index[field]), conversions
+            self._decode, self._channels, lambda field: itemgetter(index[field]), conversions, self._files
         )
         self._columns = columns
         return None

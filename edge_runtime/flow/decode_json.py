@@ -9,6 +9,7 @@ from pydantic_core import from_json, to_json
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, Row, Scalar, bad_encoding, make_assemble
+from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import quote
 from edge_runtime.spec.binding import ChannelBinding, JsonDecode
 from edge_runtime.spec.reading import Reading, Rejection
@@ -22,17 +23,19 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 class JsonDecoder:
     """Reads one object per frame and remembers nothing."""
 
-    def __init__(self, decode: JsonDecode, channels: Mapping[str, ChannelBinding]) -> None:
+    def __init__(
+        self, decode: JsonDecode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles]
+    ) -> None:
         """Resolve keys and pointers; raises ConfigurationError for a malformed pointer, or CSV's columns."""
         self._encoding = decode.encoding
         for name, binding in channels.items():
             if binding.read == "columns":
                 raise ConfigurationError(
-                    subject=f"channel {name!r}, read", found="'columns'", expected="'list' or 'base64' in JSON",
+                    subject=f"channel {name!r}, read", found="'columns'", expected="'list', 'base64' or 'file' in JSON",
                     todo="only csv has columns",
                 )  # fmt: skip
         conversions = Conversions("field", _number, _text, _carried, "a JSON number", _word)
-        self._assemble = make_assemble(decode, channels, _getter_of, conversions)
+        self._assemble = make_assemble(decode, channels, _getter_of, conversions, files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
         """Read one object; ``None`` for a blank line."""

@@ -5,6 +5,7 @@ from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, bad_encoding, bound_fields, make_assemble
+from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.pattern import compile_pattern
 from edge_runtime.flow.quoting import nearest, quote, quote_names
 from edge_runtime.spec.binding import ChannelBinding, PatternDecode
@@ -12,13 +13,20 @@ from edge_runtime.spec.reading import Reading, Rejection
 
 _BYTE_ORDER_MARK = "\ufeff"
 # A word may look like a number, so a category may be read from any field.
-_KINDS = {"number": {"number", "int"}, "text": {"number", "int", "word", "text"}, "base64": {"word", "text"}}
+_KINDS = {
+    "number": {"number", "int"},
+    "text": {"number", "int", "word", "text"},
+    "base64": {"word", "text"},
+    "file": {"word", "text"},
+}
 
 
 class PatternDecoder:
     """Matches one line per frame and remembers nothing."""
 
-    def __init__(self, decode: PatternDecode, channels: Mapping[str, ChannelBinding]) -> None:
+    def __init__(
+        self, decode: PatternDecode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles]
+    ) -> None:
         """Compile; raises ConfigurationError for a malformed pattern or a bound field that is not in it."""
         compiled = compile_pattern(decode.pattern, decode.decimal)
         self._encoding = decode.encoding
@@ -32,7 +40,7 @@ class PatternDecoder:
             kind = compiled.fields[binding.field]
             if binding.read not in _KINDS or binding.grid_field is not None:
                 raise ConfigurationError(
-                    subject=f"channel {name!r}, read", found=repr(binding.read), expected="'number', 'text' or 'base64'",
+                    subject=f"channel {name!r}, read", found=repr(binding.read), expected="'number', 'text', 'base64' or 'file'",
                     todo="a pattern has no lists and no grids",
                 )  # fmt: skip
             if kind not in _KINDS[binding.read]:
@@ -44,7 +52,7 @@ class PatternDecoder:
 
         number = _number if decode.decimal == "." else _number_with_comma
         conversions = Conversions("field", number, str.strip, str.strip, "a number", str.strip)
-        self._assemble = make_assemble(decode, channels, getter_of, conversions)
+        self._assemble = make_assemble(decode, channels, getter_of, conversions, files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
         """Read one line; ``None`` for a blank one."""

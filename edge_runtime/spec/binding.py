@@ -13,11 +13,11 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
-Read = Literal["number", "text", "list", "columns", "base64"]
+Read = Literal["number", "text", "list", "columns", "base64", "file"]
 """How a channel's value is written in a payload."""
 
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
-"""What base64 text may hold, little-endian; the list is closed and nothing is detected from the bytes."""
+"""What base64 text or a named file may hold, little-endian; the list is closed and nothing is detected from the bytes."""
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 _PROBE = dt.datetime(2031, 11, 23, 17, 5, 9, tzinfo=dt.UTC)
@@ -144,13 +144,21 @@ class ChannelBinding(BaseModel):
         default="number",
         description="How the value is written: one 'number'; the 'text' of a category, such as 'red'; a 'list', which"
         " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
-        " columns from field on; or 'base64' (RFC 4648, padded) of packed numbers.",
+        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; or the name of a 'file' with them in"
+        " folder: raw, .npy, or binary PGM or PPM.",
     )
     count: int | None = Field(
         default=None, ge=1, le=4096, description="Of columns: how many of them, for example 256 of a spectrometer."
     )
     dtype: PackedDtype | None = Field(
-        default=None, description="Of base64: what its numbers are, little-endian, for example 'uint8' for a picture."
+        default=None,
+        description="Of base64 and file: what the numbers are, little-endian, for example 'uint8' for a picture.",
+    )
+    folder: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Of file: the only folder whose files a payload may name, its subfolders with it. A relative path"
+        " begins in the folder of device.toml.",
     )
     grid_field: FieldName | None = Field(
         default=None,
@@ -167,12 +175,14 @@ class ChannelBinding(BaseModel):
             raise ValueError(f"unit {self.unit!r} and unit_field {self.unit_field!r} both say the unit; keep one")
         if (self.read == "columns") != (self.count is not None):
             raise ValueError("count says how many columns: it belongs to read = 'columns', and only to it")
-        if (self.read == "base64") != (self.dtype is not None):
-            raise ValueError("dtype says what base64 holds: it belongs to read = 'base64', and only to it")
+        if (self.read in {"base64", "file"}) != (self.dtype is not None):
+            raise ValueError("dtype says what base64 holds, or a file: it belongs to read = 'base64' or 'file'")
+        if (self.read == "file") != (self.folder is not None):
+            raise ValueError("folder says where files may come from: it belongs to read = 'file', and only to it")
         if (self.grid_field is None) != (self.grid_unit is None):
             raise ValueError("grid_field and grid_unit belong together; the unit of a grid is never guessed")
-        if self.grid_field is not None and self.read not in {"list", "base64"}:
-            raise ValueError("grid_field belongs to an array: read = 'list' or 'base64'")
+        if self.grid_field is not None and self.read not in {"list", "base64", "file"}:
+            raise ValueError("grid_field belongs to an array: read = 'list', 'base64' or 'file'")
         return self
 
 
