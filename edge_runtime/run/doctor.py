@@ -106,7 +106,7 @@ def _lines(machine: Machine, loaded: LoadedConfig | None, profile: DeviceProfile
             look_at_line.source(loaded, line),
             finding,
             look_at_line.fit(line, manifest, profile, machine, runtime),
-            *look_at_line.bindings(line, manifest, today),
+            *look_at_line.bindings(line, manifest, today, loaded.folder),
             look_at_line.streams(line, manifest),
             look.bytes_a_day(line, manifest),
         ]

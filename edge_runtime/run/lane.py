@@ -14,6 +14,7 @@ from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.run.boot import ReadyModel
+from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.sinks import make_sink
 from edge_runtime.sinks.dead_letters import DeadLetters
@@ -67,7 +68,7 @@ class Lane:
             model=ready.model,
             contract=Contract(channels, bound),
             framing=make_framing(config.framing, config.decode.encoding),
-            decoder=make_decoder(config.decode, bound),
+            decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
             max_ahead_ns=MAX_AHEAD_NS if self._ages and ready.machine.clock_synchronised else None,
         )
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from edge_runtime.device.probe import Machine
@@ -15,6 +16,7 @@ from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.serial_port import LinkAbsent, find_port
 from edge_runtime.run import checks
 from edge_runtime.run.config import LoadedConfig
+from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.device_profile import DeviceProfile
@@ -70,14 +72,14 @@ def fit(
     return Finding(subject, "ok", f"{measured}; onnxruntime {runtime} takes {limit}")
 
 
-def bindings(line: LineConfig, manifest: Manifest | None, today: dt.date) -> list[Finding]:
+def bindings(line: LineConfig, manifest: Manifest | None, today: dt.date, folder: Path) -> list[Finding]:
     """A line's channels and fields against its bundle's contract and its own decoder; then each correction that expired."""
     subject = f"channels of line {line.name}"
     if manifest is None:
         return [Finding(subject, "skipped", "not checked: needs the bundle")]
     try:
         made, _, _ = checks.bindings(manifest, {line.name: line.channels}, inject=False)
-        make_decoder(line.decode, line.channels)
+        make_decoder(line.decode, line.channels, file_channels(manifest.channels, line.channels, folder))
     except EdgeRuntimeError as error:
         return [_failed(subject, error)]
     words = made.by_line[line.name]

@@ -54,7 +54,7 @@ def main(args: Namespace) -> int:
             return booted.report.failures(frozenset({"required"}))[0].code
         state = _state(loaded, line, opened)
         try:
-            lane = _play(line, booted.ready, state, signals)
+            lane = _play(line, loaded.folder, booted.ready, state, signals)
         except SinkClosed as closed:
             raise BrokenPipeError from closed
         _summarise(lane, line, state)
@@ -92,11 +92,11 @@ def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:
     return state
 
 
-def _play(line: LineConfig, ready: ReadyModel, state: Path, signals: StopSignals) -> Lane:
+def _play(line: LineConfig, folder: Path, ready: ReadyModel, state: Path, signals: StopSignals) -> Lane:
     lane = Lane(
         line,
         ready,
-        folder=Path(),
+        folder=folder,
         state=state,
         run_id=token_hex(4),
         wall_ns=time.time_ns,

@@ -277,9 +277,9 @@ def test_the_channels_of_a_line(config: Path, old: str, new: str, status: str, w
     config.write_text(CONFIG.replace(old, new) if old else CONFIG)
     loaded = load_config(config)
     manifest = parse((BUNDLES / "frost" / "manifest.json").read_bytes())
-    (found,) = at_line.bindings(loaded.config.line[0], manifest, dt.date(2026, 1, 1))
+    (found,) = at_line.bindings(loaded.config.line[0], manifest, dt.date(2026, 1, 1), Path())
     assert (found.status, words in found.text, todo in found.todo) == (status, True, True), found
-    assert at_line.bindings(loaded.config.line[0], None, dt.date(2026, 1, 1))[0].status == "skipped"
+    assert at_line.bindings(loaded.config.line[0], None, dt.date(2026, 1, 1), Path())[0].status == "skipped"
 
 
 def test_the_streams_of_a_line_and_what_they_hold(config: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_correction_that_has_expired(config: Path, today: str, warned: bool) -
     config.write_text(CONFIG.replace('unit = "km/h"', f'unit = "km/h", {correction}'))
     manifest = parse((BUNDLES / "frost" / "manifest.json").read_bytes())
     line = load_config(config).config.line[0]
-    found = at_line.bindings(line, manifest, dt.date.fromisoformat(today))[1:]
+    found = at_line.bindings(line, manifest, dt.date.fromisoformat(today), Path())[1:]
     assert [one.status for one in found] == (["warn"] if warned else [])
     assert all("expired 2026-06-30; it is still applied" in one.text for one in found)
 
