@@ -220,12 +220,12 @@ def load_contract(path: Path) -> Contract:
         if value.strip().upper() == "TODO":
             raise ConfigurationError(
                 subject=f"{path}, {key}", found="TODO", expected=_MEANT.get(key.rsplit(".", 1)[-1], "its value"),
-                todo="find out and write it down: a guess cannot be built",
+                todo=WAYS.get(key, "find out and write it down: a guess cannot be built"),
             )  # fmt: skip
     try:
         contract = Contract.model_validate(raw)
     except ValidationError as error:
-        raise told(error, subject=str(path), model=Contract) from error
+        raise told(error, subject=str(path), model=Contract, ways=WAYS) from error
     require_fitting(contract, path)
     return contract
 
@@ -234,6 +234,13 @@ def band(pair: Range) -> Band:
     """A contract's range as the manifest's band."""
     return Band(min=pair[0], max=pair[1])
 
+
+TENSOR_WAY = (
+    "record the tensors your framework was given beside its answers: record_reference(lambda raw: (predict(raw), "
+    "tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
+)
+WAYS = {"reference.tensor": TENSOR_WAY}
+"""By key what to do where only the author can have its value, and documentation alone would not help."""
 
 _MEANT = {"unit": "the unit the values are in, as docs/units.md spells it"}
 

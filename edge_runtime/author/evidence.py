@@ -14,6 +14,7 @@ from edge_runtime.author.emulation import HASWELL, is_available, run_emulated
 from edge_runtime.author.graph import Graph
 from edge_runtime.engine.session import open_session
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.fault import is_missing
 from edge_runtime.spec.report_file import BootFile, ReportFile
 from edge_runtime.spec.variant import Tolerance
 
@@ -225,9 +226,10 @@ def _read(path: Path) -> ReportFile:
         return ReportFile.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        found = f"no {first['loc'][-1]}" if is_missing(first) else first["msg"]
         raise ConfigurationError(
             subject=f"{path}, {'.'.join(str(part) for part in first['loc']) or 'the whole'}",
-            found=first["msg"], expected="a report as docs/report.schema.json says",
+            found=found, expected="a report as docs/report.schema.json says",
             todo="give files that `edge-runtime selftest --json` wrote",
         ) from error  # fmt: skip
 

@@ -1,36 +1,42 @@
 """Tells a mistake in a contract as one line, with the nearest key where one is misspelt; it decides on no rule itself."""
 
+from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.fault import expected_by, is_missing
 
 _SHOWN = 80
 _TODO = "correct it; docs/contract.md lists every key"
 
 
-def told(error: ValidationError, *, subject: str, model: type[BaseModel]) -> ConfigurationError:
-    """The first fault of a validation as one line; an unknown key names the nearest that ``model`` has there."""
+def told(
+    error: ValidationError, *, subject: str, model: type[BaseModel], ways: Mapping[str, str] | None = None
+) -> ConfigurationError:
+    """The first fault of a validation as one line; an unknown key names the nearest that ``model`` has there.
+
+    ``ways`` says by key, of those that are not there, what to do instead of reading the documentation.
+    """
     errors = error.errors(include_url=False)
     # A misspelt key is missing under its right name too: the misspelling is what the author has to see.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     loc = first["loc"]
     if not loc:  # a rule over several keys: its message names them, and the whole text would only bury it
         return ConfigurationError(
-            subject=subject, found="keys that do not fit together", expected=first["msg"].removeprefix("Value error, "),
-            todo=_TODO,
+            subject=subject, found="keys that do not fit together", expected=expected_by(first), todo=_TODO,
         )  # fmt: skip
     key = ".".join(str(part) for part in loc)
     if first["type"] == "extra_forbidden":
         return unknown_key(f"{subject}, {key}", str(loc[-1]), _keys_at(model, loc[:-1]))
-    found = "nothing" if first["type"] == "missing" else " ".join(repr(first["input"]).split())
+    found = "nothing" if is_missing(first) else " ".join(repr(first["input"]).split())
     return ConfigurationError(
         subject=f"{subject}, {key}",
         found=found if len(found) <= _SHOWN else f"{found[:_SHOWN]}...",
-        expected=first["msg"].removeprefix("Value error, "),
-        todo=_TODO,
+        expected=expected_by(first),
+        todo=(ways or {}).get(key, _TODO) if is_missing(first) else _TODO,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_runtime.author.contract import TENSOR_WAY
 from edge_runtime.author.parity_rows import Raw, rows_of
 from edge_runtime.author.proof import LIMIT
 from edge_runtime.bundle.arrays import write_arrays
@@ -38,7 +39,8 @@ def record_reference(answer: Answering, raw: Raw, path: Path | str) -> str:
 
     ``answer`` takes all raw values in contract units as they are given here: one array, or arrays by channel. It gives
     the outputs, or ``(outputs, tensors)``: each an array where the model has one, else arrays by tensor name. The build
-    needs the tensors; without them its first half cannot be proven. Equal arrays give equal bytes.
+    needs the tensors; without them its first half cannot be proven, and the table says so where ``tensor`` belongs.
+    Equal arrays give equal bytes.
 
     It is asked three times: all cases, all cases again, and the first case alone. A network left in training mode
     answers otherwise the second time (Dropout) or alone (BatchNorm).
@@ -73,7 +75,7 @@ def record_reference(answer: Answering, raw: Raw, path: Path | str) -> str:
             subject=str(path), found=error.strerror or str(error), expected="a place to write the reference to",
             todo="give another path",
         ) from error  # fmt: skip
-    lines = [f"{group} = {_named(group, some)}" for group, some in groups.items() if some]
+    lines = [f"{group} = {_named(group, some)}" for group, some in groups.items() if some or group == "tensor"]
     return "\n".join(["[reference]", f'file = "{path.name}"', *lines]) + "\n"
 
 
@@ -283,6 +285,8 @@ def _under_names(
 
 
 def _named(group: str, some: Mapping[str, NDArray[Any]]) -> str:
+    if not some:
+        return f'"TODO"  # a build needs it: {TENSOR_WAY}'
     if set(some) == {""}:
         return f'"{group}"'
     return "{ " + ", ".join(f'"{name}" = "{group}/{name}"' for name in sorted(some)) + " }"

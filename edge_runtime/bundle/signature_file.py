@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edge_runtime.bundle.names import SIGNATURE_NAME, name_fault, shown
 from edge_runtime.errors import BundleError
+from edge_runtime.spec.fault import expected_by, is_missing
 from edge_runtime.spec.frozen import Sha256
 
 # A bundle of 64 files with names of 100 characters takes 30 KiB as the reference program spells it.
@@ -221,7 +222,8 @@ def _parse(model: type[_Model], data: bytes, place: str) -> _Model:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join([place] + [str(part) if isinstance(part, int) else shown(part)[1:-1] for part in first["loc"]])
-        refuse(where.replace(f"{place}.", f"{place}, ", 1), _told(first["input"]), first["msg"], error)
+        found = "nothing" if is_missing(first) else _told(first["input"])
+        refuse(where.replace(f"{place}.", f"{place}, ", 1), found, expected_by(first), error)
 
 
 def _told(value: object) -> str:

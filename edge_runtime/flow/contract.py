@@ -29,6 +29,9 @@ from edge_runtime.spec.units import UnitMismatch, UnitUnknown, Vocabulary, conve
 # Sets of unit texts, one a payload, are remembered up to this many: a hostile stream cannot fill the memory with them.
 MAX_REMEMBERED_UNITS = 256
 
+# A number this little beyond its band, as a share of it, is the right unit: a sensor out of adjustment, or a tight band.
+_NEAR = 0.1
+
 
 class Judged(NamedTuple):
     """A sample that may enter a window: its row of float64 numbers in contract units, and flag bits.
@@ -266,6 +269,9 @@ class Contract:
 
     def _hint(self, index: int, value: float, rule: _Rule) -> str:
         channel = self._channels[index]
+        margin = _NEAR * (rule.physical_max - rule.physical_min)
+        if rule.physical_min - margin <= rule.a * value + rule.b <= rule.physical_max + margin:
+            return "little beyond the end of the band: check the sensor's calibration"
         correct_a, correct_b = self._corrections[index]
         raw = correct_a * value + correct_b
         codes = fitting(

@@ -69,7 +69,7 @@ class DeadLetters:
             return text
         one = self._last
         last = f"{one.reason}: {one.subject}: found {one.found}; expected {one.expected}; {one.todo}".removesuffix("; ")
-        return f"{text} The last: {' '.join(last.split())[:_SHOWN]} All in {self._path}"
+        return f"{text} The last: {' '.join(last.split())[:_SHOWN].rstrip('.')}. All in {self._path}"
 
     def close(self) -> None:
         """Tell what was only counted, write it all and let the file go. Idempotent."""

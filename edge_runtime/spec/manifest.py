@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from edge_runtime.errors import BundleError
+from edge_runtime.spec.fault import expected_by, is_missing
 from edge_runtime.spec.frozen import FileName, Frozen, Name, PositiveFloat, Sha256
 from edge_runtime.spec.inputs import Channel, Input, StateTensor, Window
 from edge_runtime.spec.outputs import Output
@@ -220,10 +221,10 @@ def parse(data: bytes) -> Manifest:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        message = first["msg"].removeprefix("Value error, ")
+        found = "nothing" if is_missing(first) else _short(first["input"])
         raise BundleError(
-            subject=f"manifest.json, {where}", expected=message,
-            found=_short(first["input"]) if first["loc"] else "keys that do not fit together",
+            subject=f"manifest.json, {where}", expected=expected_by(first),
+            found=found if first["loc"] else "keys that do not fit together",
             todo="have the author build the bundle again; a manifest is never edited by hand",
         ) from error  # fmt: skip
 

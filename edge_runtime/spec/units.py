@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from edge_runtime.spec.unit_table import AMBIGUOUS, SPELLINGS, UNITS
+from edge_runtime.spec.unit_table import AMBIGUOUS, RARE, SPELLINGS, UNITS
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -100,14 +100,16 @@ def fitting(unit: Unit, values: Sequence[float], low: float, high: float, kind: 
     """Return the codes of siblings that would explain ``values``, most common first; none for no values.
 
     A sibling explains them if every one, taken to be in it and converted to ``unit``, lies within ``low..high``.
-    It is for a hint in a refusal, never for a conversion.
+    Units that hardly anybody sets an instrument to explain nothing. It is for a hint in a refusal, never for a conversion.
     """
 
     def explains(sibling: Unit) -> bool:
         a, b = conversion(sibling, unit, kind)
         return (a, b) != (1.0, 0.0) and all(low <= a * value + b <= high for value in values)
 
-    return tuple(sibling.code for sibling in siblings(unit) if values and explains(sibling))
+    return tuple(
+        sibling.code for sibling in siblings(unit) if values and sibling.code not in RARE and explains(sibling)
+    )
 
 
 def table() -> tuple[Unit, ...]:

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from edge_runtime.errors import TemporaryError
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.utc_time import utc_text
+from edge_runtime.spec.fault import is_missing
 from edge_runtime.spec.report import State
 
 FILE_NAME = "status.json"
@@ -140,7 +141,8 @@ def read_status(folder: Path) -> Health:
         ) from error  # fmt: skip
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
+        found = "nothing" if is_missing(first) else first["msg"]
         raise TemporaryError(
-            subject=str(path), found=f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the start'}",
+            subject=str(path), found=f"{found} at {'.'.join(map(str, first['loc'])) or 'the start'}",
             expected="the status as this release writes it", todo="restart edge-runtime if it was updated",
         ) from error  # fmt: skip

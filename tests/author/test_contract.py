@@ -91,8 +91,19 @@ def test_each_mistake_is_one_line_naming_file_and_key(pack: Pack, old: str, new:
 
 def test_a_missing_key_is_named(pack: Pack) -> None:
     pack.edit('exporter = "onnx.helper"\n', "")
-    with pytest.raises(ConfigurationError, match=r"provenance\.exporter: found nothing; expected Field required"):
+    with pytest.raises(ConfigurationError, match=r"provenance\.exporter: found nothing; expected a value for exporter"):
         load_contract(pack.contract)
+
+
+@pytest.mark.parametrize(("text", "found"), [("", "nothing"), ('tensor = "TODO"\n', "TODO")])
+def test_a_reference_without_its_tensor_says_how_to_record_one(pack: Pack, text: str, found: str) -> None:
+    pack.edit('tensor = "tensor"\n', text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_contract(pack.contract)
+    line = str(caught.value)
+    assert f"reference.tensor: found {found}; expected" in line
+    assert "lambda raw: (predict(raw), tensor(raw))" in line
+    assert "scaler inside the graph the tensor is the raw values" in line
 
 
 def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:

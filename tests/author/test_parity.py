@@ -194,8 +194,10 @@ def test_arrays_by_name_are_named_so(tmp_path: Path) -> None:
     assert tomllib.loads(table)["reference"] == {
         "file": "r.npz",
         "raw": {"a": "raw/a", "word": "raw/word"},
+        "tensor": "TODO",
         "output": {"first": "output/first", "second": "output/second"},
     }
+    assert "lambda raw: (predict(raw), tensor(raw))" in table
     with np.load(tmp_path / "r.npz") as found:
         assert sorted(found.files) == ["output/first", "output/second", "raw/a", "raw/word"]
 

@@ -136,5 +136,5 @@ def test_the_status_says_what_the_last_one_was_about_and_where_they_stand(tmp_pa
     letters.flush()
     assert letters.status() == (
         "1 refused samples written, 0 told in sum. The last: not_a_number: column 't': found '20,5'; "
-        f"expected a number; set decimal All in {path}"
+        f"expected a number; set decimal. All in {path}"
     )
