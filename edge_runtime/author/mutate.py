@@ -15,6 +15,12 @@ from edge_runtime.bundle.golden import Goldens
 _NAMED = 12
 
 
+_REMEDY = (
+    "give [data] cases that lie nearer to where the answer changes, or an output that shows more than a label does: "
+    'a second [[output]] of the same tensor with form = "vector"; docs/mutants.md'
+)
+
+
 @dataclass(frozen=True, slots=True)
 class KindScore:
     """One class: how many mutants it has (equivalent ones left out), how many each stage killed first, how many the answer.
@@ -75,13 +81,14 @@ class MutationScore:
         strict = {kind.name for kind in KINDS if kind.must}
         lost = [name for name in self.survivors if name.partition(":")[0] in strict]
         if lost:
-            found.append(f"goldens: {len(lost)} mutants that must be noticed are not: {_listed(lost)}")
+            found.append(f"goldens: {len(lost)} mutants that must be noticed are not: {_listed(lost)}; {_REMEDY}")
         rest = [kind for kind in self.kinds if not kind.must]
         total, killed = sum(kind.total - kind.tolerated for kind in rest), sum(kind.by_answer for kind in rest)
         if total and killed < REST * total:
             others = [name for name in self.survivors if name not in lost]
             found.append(
-                f"goldens: {killed} of {total} other mutants noticed, expected {REST:.0%}; not noticed: {_listed(others)}"
+                f"goldens: {killed} of {total} other mutants noticed, expected {REST:.0%}; not noticed: {_listed(others)}; "
+                f"{_REMEDY}"
             )
         if self.unjudged:
             found.append(f"goldens: no time for {len(self.unjudged)} mutants: {_listed(self.unjudged)}")

@@ -23,8 +23,8 @@ KINDS = (
     Kind(
         "constant-1",
         "a constant 1 % off, up and down: each mean, std, min, max, clip end, factor, lookup value, filter coefficient, "
-        "level of a flag, fill, state's beginning and number in preprocess.onnx; a zero by 1 % of the width that goes "
-        "with it",
+        "level of a flag, fill, state's beginning and number in preprocess.onnx; a zero, and what is below a hundredth of "
+        "the width that goes with it, by 1 % of that width",
         must=False, make=partial(_constants, share=0.01),
     ),
     Kind("constant-2", "the same, 2 % off", must=True, make=partial(_constants, share=0.02)),

@@ -117,7 +117,9 @@ def read_grid(graph: Graph) -> Grid:
             zero = values.get(node.input[2]) if len(node.input) > 2 else np.uint8(0)  # noqa: PLR2004 - the third input
             if scale is not None and zero is not None and scale.size == 1:
                 held = np.iinfo(zero.dtype)
-                clip[name] = ((held.min - int(zero)) * float(scale), (held.max - int(zero)) * float(scale))
+                # Half a step beyond the last value is ordinary rounding; what lies further out is lost.
+                low, high = held.min - int(zero) - 0.5, held.max - int(zero) + 0.5
+                clip[name] = (low * float(scale), high * float(scale))
         elif node.output[0] in outputs and scale is not None and scale.size == 1:
             scales[outputs[node.output[0]]] = _scale(
                 float(scale),
