@@ -108,7 +108,7 @@ def _npy(data: bytes, dtype: PackedDtype, shape: tuple[int, ...]) -> NDArray[Any
     if fortran == b"True":
         raise FileRefused("a .npy in Fortran order", "C order", "save numpy.ascontiguousarray of it")
     stated = tuple(int(length) for length in lengths.split(b",") if length)
-    _require_shape(stated, shape, may_be_flat=True)
+    _require_shape(stated, shape)
     return _numbers(data, end, kind, shape)
 
 
@@ -136,9 +136,9 @@ def _refuse_other_pictures(data: bytes) -> None:
         raise FileRefused(f"a {kind}", "raw numbers, .npy, or binary PGM or PPM (P5, P6)", _CONVERT)
 
 
-def _require_shape(stated: tuple[int, ...], shape: tuple[int, ...], *, may_be_flat: bool = False) -> None:
-    """Refuse a picture that lies the other way round, though it has as many numbers."""
-    if may_be_flat and stated == (prod(shape),):
+def _require_shape(stated: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Refuse a picture that lies the other way round, though it has as many numbers; a .npy may also be flat."""
+    if stated == (prod(shape),):
         return
     if [length for length in stated if length != 1] != [length for length in shape if length != 1]:
         raise FileRefused(f"numbers of shape {stated}", f"shape {shape}")

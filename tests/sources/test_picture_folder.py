@@ -135,6 +135,22 @@ def test_a_file_that_changes_while_it_is_read(
     assert refused(read, "a.raw").found == "a file that changed while it was read"
 
 
+@pytest.mark.parametrize("change", [b"abcd", b"a"])
+def test_a_file_whose_time_stands_still_while_its_size_changes(
+    read: Read, folder: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
+) -> None:
+    path, genuine = folder / "a.raw", os.read
+    os.utime(path, ns=(1, 1))  # a coarse clock gives two writes one time
+
+    def after_a_write(descriptor: int, size: int) -> bytes:
+        path.write_bytes(change)
+        os.utime(path, ns=(1, 1))
+        return genuine(descriptor, size)
+
+    monkeypatch.setattr(os, "read", after_a_write)
+    assert refused(read, "a.raw").found == "a file that changed while it was read"
+
+
 def test_no_descriptor_stays_open(read: Read, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "out").symlink_to("../secret")
