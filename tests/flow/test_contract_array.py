@@ -191,7 +191,7 @@ def test_a_grid_where_the_contract_has_none_is_refused():
         (kinds.category(), {"unit": "Cel"}, "channel colour, unit: found one; expected none, as it is a category"),
         (kinds.opaque(), {"unit": "Cel"}, "channel raw, unit: found one; expected none, as it is uint8 numbers"),
         (kinds.opaque(), {"correction": {"a": 2.0, "date": dt.date(2026, 1, 1)}}, "channel raw, correction"),
-        (kinds.opaque(shape=[2, 2]), {"read": "number"}, "expected 'list' or 'columns' or 'base64', as it is uint8"),
+        (kinds.opaque(shape=[2, 2]), {"read": "number"}, "expected 'list' or 'columns' or 'base64' or 'file', as it is uint8"),
         (kinds.opaque(shape=[2, 2]), {"read": "columns", "count": 5}, "channel raw, count: found 5; expected 4"),
         (kinds.number(shape=[3]), {"grid_field": "x", "grid_unit": "nm"}, "channel a, grid_field: found 'x'"),
         (spectrum(), {"grid_field": "x", "grid_unit": "Pa"}, "channel s, grid_unit: found 'Pa'; expected a unit"),
