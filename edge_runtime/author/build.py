@@ -13,6 +13,7 @@ from edge_runtime.author.cases import Cases, choose_cases, corners, special_case
 from edge_runtime.author.contract import Contract, ContractVariant
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
+from edge_runtime.author.lint_answers import answers
 from edge_runtime.author.lint_build import as_answering, as_quantized, judged
 from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
@@ -104,6 +105,7 @@ class _Proven(NamedTuple):
     goldens: Goldens
     metrics: dict[str, Metrics]
     clipped: tuple[Finding, ...]
+    answers: tuple[Finding, ...]
 
 
 def build(
@@ -158,7 +160,7 @@ def build(
     if tolerances:
         made = [one._replace(variant=tolerating(contract, one.variant, tolerances)) for one in made]
         manifest = manifest.model_copy(update={"variants": tuple(one.variant for one in made)})
-    lints = judged(contract, path, _clips_told_once(findings, [one for proof in proven for one in proof.clipped]))
+    lints = judged(contract, path, _with_proven(findings, proven))
     failures = [*lints.failures, *failures]
     files = _files(source, manifest, made, proven)
     scores: Mapping[str, MutationScore] = {}
@@ -292,13 +294,18 @@ def _quantized(source: Source, stated: ContractVariant, float_model: Model, reco
 def _proven(source: Source, float_model: Model, model: Model) -> _Proven:
     """One variant's goldens, and its errors on the test split."""
     goldens = make_goldens(model, _cases(source, model), source.asked.outputs, source.contract.goldens.units)
-    return _Proven(goldens, measure(float_model, model, source.test) if source.test else {}, clipped(model))
+    if source.test is None:
+        return _Proven(goldens, {}, clipped(model), ())
+    metrics = measure(float_model, model, source.test)
+    found = tuple(answers(metrics, source.train.targets, source.test.targets))
+    return _Proven(goldens, metrics, clipped(model), found)
 
 
-def _clips_told_once(found: Sequence[Finding], measured: Sequence[Finding]) -> list[Finding]:
-    """The clips that only running the steps shows, beside all that the lints know of themselves."""
+def _with_proven(found: Sequence[Finding], proven: Sequence[_Proven]) -> list[Finding]:
+    """What only the answers and the steps show when they are run, beside all that the lints know of themselves."""
     told = {one.subject for one in found if one.id == CLIPPED.id}
-    return [*found, *(one for one in measured if one.subject not in told)]
+    clips = [one for proof in proven for one in proof.clipped if one.subject not in told]
+    return [*found, *clips, *(one for proof in proven for one in proof.answers)]
 
 
 def _between_batch_sizes(model: Model, data: bytes) -> dict[str, float]:

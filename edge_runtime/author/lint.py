@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from onnx import ModelProto
 
-from edge_runtime.author import confusable, lint_behaviour, lint_integer, lint_ports, lint_structure, lint_weights
+from edge_runtime.author import (
+    confusable,
+    lint_answers,
+    lint_behaviour,
+    lint_integer,
+    lint_ports,
+    lint_structure,
+    lint_weights,
+)
 from edge_runtime.author.confusable import Quantity, judge_units
 from edge_runtime.author.lint_behaviour import Evidence, behaviour
 from edge_runtime.author.lint_facts import Facts
@@ -20,6 +28,7 @@ _GROUPS: dict[str, tuple[Rule, ...]] = {
     "Stored numbers": lint_weights.RULES,
     "int8": lint_integer.RULES,
     "What the model does": lint_behaviour.RULES,
+    "What the bundle answers to the test data": lint_answers.RULES,
     "Units": confusable.RULES,
 }
 RULES: dict[str, Rule] = {rule.id: rule for rules in _GROUPS.values() for rule in rules}

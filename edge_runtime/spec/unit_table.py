@@ -70,7 +70,7 @@ UNITS: dict[str, str] = {
 
 # Known where they are declared, never offered as what a number may have been: some unit of so many would always fit.
 RARE = frozenset(
-    ("[degR]", "atm", "Torr", "[ppth]", "[pptr]", "[in_i]/s", "[in_i]/h", "mm/d", "m/h", "[gr]", "[car_m]", "circ", "mrad", "circ/s")
+    ("[degR]", "atm", "Torr", "[ppth]", "[pptr]", "[in_i]/s", "[in_i]/h", "mm/d", "m/h", "[gr]", "[car_m]", "circ", "circ/s")
 )  # fmt: skip
 
 # `spelling=code`, or the code alone where the vocabulary spells it the same; `␣` stands for a blank. Nothing crosses
