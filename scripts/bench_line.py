@@ -33,6 +33,7 @@ from edge_runtime.sinks.journal import Journal
 from edge_runtime.sinks.standard_output import StandardOutputSink
 from edge_runtime.sources.port import Chunk
 from edge_runtime.spec.device_config import DeviceConfig, LineConfig
+from edge_runtime.spec.outputs import Destandardize
 from edge_runtime.spec.units import conversion, resolve
 
 ROOT = Path(__file__).parents[1]
@@ -389,6 +390,8 @@ class _ByHand:
         self.tensors.append(tensor)
         value = float(self._session.run(None, {self._tensor_name: tensor})[0].item())
         for step in self._output.postprocess:
+            if not isinstance(step, Destandardize):
+                raise WrongAnswer(f"by hand knows no {step.step}")
             value = value * step.std + step.mean
         return json.dumps({"time": moment, self._output.name: value}).encode()
 

@@ -52,7 +52,7 @@ def gru() -> Pack:
 
     def raw(cases: int) -> Values:
         walk = random.normal(0, 1, (cases, 6, 2)).cumsum(axis=1) * [1.0, 10.0]
-        return (np.clip(walk + np.array([12.0, 350.0]), [0.5, 200.0], [30.0, 550.0])).astype(F32)
+        return np.asarray(np.clip(walk + np.array([12.0, 350.0]), [0.5, 200.0], [30.0, 550.0]).astype(F32))
 
     train, test, asked = raw(300), raw(60), raw(48)
     tensor, loss = answer(asked)
@@ -74,7 +74,7 @@ def grain() -> Pack:
         helper.make_node("MatMul", ["hidden", "wk"], ["kind"], name="kind"),
         helper.make_node("MatMul", ["hidden", "wp"], ["parts"], name="parts"),
     ]
-    outputs = {"moisture": ("batch", 1), "kind": ("batch", 3), "parts": ("batch", 2)}
+    outputs: dict[str, tuple[str | int, ...]] = {"moisture": ("batch", 1), "kind": ("batch", 3), "parts": ("batch", 2)}
     model = _model(
         nodes, {"spectrum": ("batch", 16), "ambient": ("batch", 2)}, outputs,
         {"ws": ws, "wa": wa, **{f"w{name}": values for name, values in heads.items()}},
@@ -162,7 +162,7 @@ def pump() -> Pack:
 
     def raw(cases: int) -> Values:
         walk = random.normal(0, 1, (cases, 2, 4)).cumsum(axis=2) * [[1.5], [0.2]] + [[60.0], [3.0]]
-        return np.clip(walk, [[20.0], [0.1]], [[100.0], [7.0]]).astype(F32)
+        return np.asarray(np.clip(walk, [[20.0], [0.1]], [[100.0], [7.0]]).astype(F32))
 
     def answer(values: Values) -> tuple[Values, Values, Values]:
         steps = np.diff(values.astype(float), axis=2)
@@ -300,7 +300,7 @@ def bits() -> Pack:
         return random.integers(0, 256, (cases, 4, 3)).astype(np.uint8)
 
     def answer(values: Values) -> Values:
-        return (values.reshape(len(values), -1).astype(float) @ w).argmax(axis=1)
+        return np.asarray((values.reshape(len(values), -1).astype(float) @ w).argmax(axis=1))
 
     train, test, asked = raw(100), raw(40), raw(40)
     data = {"train": train, "test": test, "test_place": answer(test)}
@@ -347,7 +347,7 @@ def _gru_step(x: Values, h: Values, w: Values, r: Values, b: Values) -> Values:
     z = _sigmoid(x @ wz.T + h @ rz.T + bwz + brz)
     reset = _sigmoid(x @ wr.T + h @ rr.T + bwr + brr)
     fresh = np.tanh(x @ wh.T + (reset * h) @ rh.T + brh + bwh)
-    return (1 - z) * fresh + z * h
+    return np.asarray((1 - z) * fresh + z * h)
 
 
 def _sigmoid(x: Values) -> Values:

@@ -44,7 +44,9 @@ class Channel(Frozen):
         default="refuse",
         description="a missing number: refuse the sample, hold the last one, fill in a constant, or pass NaN to the model",
     )
-    hold_s: PositiveFloat | None = Field(default=None, le=1e9, description="with hold: how old a held number may be, seconds")
+    hold_s: PositiveFloat | None = Field(
+        default=None, le=1e9, description="with hold: how old a held number may be, seconds"
+    )
     fill: FiniteFloat | None = Field(default=None, description="with fill: the constant, in the contract unit")
     stuck_after: Annotated[int, Field(ge=2)] | None = Field(
         default=None,

@@ -262,7 +262,9 @@ def test_one_sample_from_the_future_does_not_make_all_others_late():
     line = tiny.line()
     line._max_ahead_ns = 3600 * 10**9
     arrival = 1020 * 10**9
-    line.feed(rows([1.0, 2.0]) + rows([9.0], start=1020 + 3601) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival)
+    line.feed(
+        rows([1.0, 2.0]) + rows([9.0], start=1020 + 3601) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival
+    )
     line.run()
     assert len(line.take_answers()) == 3
     assert ledger(line)["samples"]["rejected"] == {"time_ahead": 1}

@@ -114,7 +114,11 @@ def test_a_ledger_goes_through_its_saved_form():
 @pytest.mark.parametrize(
     ("physical", "step", "end"),
     [
-        ({"min": -1e300, "max": 1e300}, {"step": "clip", "min": [-1e300] * 2, "max": [1e300] * 2}, "physical -1e\\+300"),
+        (
+            {"min": -1e300, "max": 1e300},
+            {"step": "clip", "min": [-1e300] * 2, "max": [1e300] * 2},
+            "physical -1e\\+300",
+        ),
         ({"min": -100.0, "max": 100.0}, {"step": "standardize", "mean": [0.0] * 2, "std": [1e-320] * 2}, "-inf"),
         ({"min": -100.0, "max": 100.0}, {"step": "min_max", "min": [0.0] * 2, "max": [1e-300] * 2}, "-1e\\+302"),
     ],

@@ -158,9 +158,7 @@ def test_texts_of_other_languages_and_hard_blanks_pass():
     assert parse(json.dumps(raw() | {"description": "Taupunkt in 5\u00a0°C, 露点"}).encode())
 
 
-@pytest.mark.parametrize(
-    ("length", "largest"), [(1_000_001, 1), (MAX_BATCH_VALUES // 2 // 64 + 1, 64)]
-)
+@pytest.mark.parametrize(("length", "largest"), [(1_000_001, 1), (MAX_BATCH_VALUES // 2 // 64 + 1, 64)])
 def test_a_window_is_bounded_by_what_it_takes_of_memory(length, largest):
     one = raw()
     one["window"] = {"length": length}
