@@ -142,7 +142,7 @@ def _compact(value: dict[str, Any]) -> bytes:
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class _Hint(_Part):

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from typing import TYPE_CHECKING, Final
 
 from edge_runtime.spec.report import BOTH_TIERS, REQUIRED, Check, Report, Tier
 from edge_runtime.spec.report_file import report_file
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 _MARKS: Final = {"pass": "ok", "fail": "FAIL", "warn": "warn", "skip": "--"}
 _TIERS: Final[tuple[Tier, ...]] = ("required", "wanted")
@@ -24,6 +26,8 @@ def as_json(reports: Sequence[Report], tiers: frozenset[Tier] = BOTH_TIERS) -> s
 
 def as_junit(reports: Sequence[Report]) -> str:
     """All reports as JUnit XML: a test suite a bundle and tier, a test case a check."""
+    from xml.etree.ElementTree import Element, indent, tostring  # noqa: PLC0415 - 5 ms, and a boot needs none
+
     root = Element("testsuites")
     for report in reports:
         for tier in _TIERS:
@@ -134,8 +138,10 @@ def _title(report: Report) -> str:
     return f"{bundle['id']} {bundle['version']}" if "id" in bundle else str(bundle["path"])
 
 
-def _suite(root: Element, name: str, report: Report, checks: Sequence[Check]) -> None:
+def _suite(root: "Element", name: str, report: Report, checks: Sequence[Check]) -> None:
     count = {status: sum(check.status == status for check in checks) for status in _MARKS}
+    from xml.etree.ElementTree import SubElement  # noqa: PLC0415 - as above
+
     suite = SubElement(
         root, "testsuite", name=_printable(name), tests=str(len(checks)), failures=str(count["fail"]), errors="0",
         skipped=str(count["skip"]), time=_number(sum(check.ms for check in checks) / 1000),

@@ -4,19 +4,14 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
-PositiveFloat = Annotated[FiniteFloat, Field(gt=0)]
+from edge_runtime.spec.frozen import Frozen, PositiveFloat
+
 ChannelNumber = Annotated[int, Field(ge=0, le=1_000_000, description="number of the channel, from 0")]
 Pixels = Annotated[int, Field(ge=1, le=8192)]
 Grid = Annotated[tuple[FiniteFloat, ...], Field(min_length=2, max_length=65_536)]
 Section = tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
-
-
-class Frozen(BaseModel):
-    """What every step shares: frozen, finite, and an unknown key is an error, never ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Standardize(Frozen):
