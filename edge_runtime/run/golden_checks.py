@@ -50,9 +50,10 @@ def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) ->
     """All stages at once, at every batch size that will be used."""
     tolerance = model.variant.tolerances[name]
     result = None
+    cases = replace(stored, raw=stored.raw[::-1], units=stored.units[::-1]) if inject else stored
+    readings = stages.readings_of(cases, model.manifest)
     for size in model.manifest.batch_sizes:
-        cases = replace(stored, raw=stored.raw[::-1], units=stored.units[::-1]) if inject else stored
-        found = stages.passage(model, cases, size)
+        found = stages.passage(model, cases, size, readings)
         answers = [answer.outputs for answer in found.answers]
         difference = comparison.compare_whole(found.outputs, answers, stored, model.manifest, model.variant, tolerance)
         result = _judged(f"batches of {size}", difference)
@@ -64,10 +65,9 @@ def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) ->
 
 def negative_goldens(model: Model, stored: Goldens, _provider: str, *, inject: bool) -> tuple[bool, str, str]:
     """Each case with a fault put in is refused, for the reason it must be."""
-    listed = model.manifest.negative_goldens
-    for golden in listed:
-        _judged("negative golden", stages.negative(model, stored, golden, harmless=inject))
-    return True, f"{len(listed)} faults, each refused for its reason", "no answer"
+    for difference in stages.negatives(model, stored, harmless=inject):
+        _judged("negative golden", difference)
+    return True, f"{len(model.manifest.negative_goldens)} faults, each refused for its reason", "no answer"
 
 
 def latency(model: Model, stored: Goldens, profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:

@@ -1,6 +1,7 @@
 """Takes stored cases through the one line, whole or with one fault put in; it compares nothing but a refusal's reason."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +36,12 @@ class Passage:
     answers: tuple[Answer, ...]
 
 
-def passage(model: Model, goldens: Goldens, size: int) -> Passage:
+def passage(model: Model, goldens: Goldens, size: int, readings: Sequence[Sequence[Reading]] | None = None) -> Passage:
     """Take every case from raw values with units to its answer, ``size`` at a time, through streams of their own.
 
     The cases are repeated until they fill whole batches of ``size``. All go on together, sample by sample, so that a
-    model with a state goes through its whole case; the answer to a case is that to its last sample.
+    model with a state goes through its whole case; the answer to a case is that to its last sample. ``readings`` are
+    those of ``readings_of``, where the caller has them already.
 
     Raises:
         BundleError: a case is refused by the contract, which it must pass.
@@ -54,13 +56,14 @@ def passage(model: Model, goldens: Goldens, size: int) -> Passage:
 
     line = _golden_line(model, recorded, size)
     count = -(-len(goldens) // size) * size
-    streams = [_readings(goldens, turn % len(goldens), model.manifest, f"golden {turn}") for turn in range(count)]
+    cases = readings_of(goldens, model.manifest) if readings is None else readings
     for number in range(_samples(goldens, model.manifest)):
         line.run()
         seen.clear()
         line.take_answers()
-        for turn, readings in enumerate(streams):
-            line.offer(readings[number], 0)
+        for turn in range(count):
+            values, time_ns, _, units, _ = cases[turn % len(goldens)][number]
+            line.offer(Reading(values, time_ns, f"golden {turn}", units), 0)
             # An answer that is refused comes out here too, once a batch is full; that is the last stage's matter.
             refused = [one for one in line.take_refused() if one.rejection.subject != "answer"]
             if refused:
@@ -95,22 +98,29 @@ def outputs_of(model: Model, tensors: Mapping[str, NDArray[Any]]) -> dict[str, N
     return _joined(parts, axes)
 
 
-def negative(model: Model, goldens: Goldens, golden: NegativeGolden, *, harmless: bool = False) -> Difference:
-    """Put one fault into a case and see whether it is refused for the reason it must be; ``harmless`` leaves it out."""
-    if golden.case >= len(goldens):
-        return Difference(holds=False, measured=f"{golden.name}: case {golden.case}", limit=f"{len(goldens)} cases")
+def negatives(model: Model, goldens: Goldens, *, harmless: bool = False) -> Iterator[Difference]:
+    """Put each listed fault into its case and see whether it is refused for the reason it must be.
+
+    ``harmless`` leaves the faults out. Each case goes through a stream of its own.
+    """
     line = _golden_line(model, model.infer, 1)
-    readings = _readings(goldens, golden.case, model.manifest, "negative")
-    for reading in readings[:-1]:
-        line.offer(reading, 0)
-    line.run()
-    line.take_answers()
-    line.offer(readings[-1] if harmless else _with_fault(readings, golden, model.manifest), 0)
-    line.run()
-    reasons = [one.rejection.reason for one in line.take_refused()]
-    answers = len(line.take_answers())
-    measured = f"{golden.name}: {', '.join(reasons) or 'no refusal'}, {answers} answers"
-    return Difference(reasons == [golden.expect] and not answers, measured, f"{golden.expect} and no answer")
+    cases = readings_of(goldens, model.manifest)
+    for golden in model.manifest.negative_goldens:
+        if golden.case >= len(goldens):
+            found, wanted = f"{golden.name}: case {golden.case}", f"{len(goldens)} cases"
+            yield Difference(holds=False, measured=found, limit=wanted)
+            continue
+        readings = [one._replace(stream=golden.name) for one in cases[golden.case]]
+        for reading in readings[:-1]:
+            line.offer(reading, 0)
+        line.run()
+        line.take_answers()
+        line.offer(readings[-1] if harmless else _with_fault(readings, golden, model.manifest), 0)
+        line.run()
+        reasons = [one.rejection.reason for one in line.take_refused()]
+        answers = len(line.take_answers())
+        measured = f"{golden.name}: {', '.join(reasons) or 'no refusal'}, {answers} answers"
+        yield Difference(reasons == [golden.expect] and not answers, measured, f"{golden.expect} and no answer")
 
 
 def _joined(parts: list[Mapping[str, NDArray[Any]]], axes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
@@ -146,22 +156,32 @@ def _samples(goldens: Goldens, manifest: Manifest) -> int:
     return found
 
 
-def _readings(goldens: Goldens, case: int, manifest: Manifest, stream: str) -> list[Reading]:
-    """One case as a sender would send it, channel by channel by name, each with its own unit."""
+def readings_of(goldens: Goldens, manifest: Manifest) -> list[list[Reading]]:
+    """Each case as a sender would send it, channel by channel by name, each with its own unit; of no stream yet.
+
+    Raises:
+        BundleError: the cases are of other channels, or too short for the window.
+
+    """
     slices = _slices(goldens, manifest)
     window = manifest.window
     period = round((window.period_s if window and window.period_s else 1.0) * _NS)
-    units = tuple(
-        goldens.units[case][goldens.channels.index(channel.name)] if channel.form == "number" else None
-        for channel in manifest.channels
-    )
-    return [
-        Reading(
-            tuple(_value(channel, row[part]) for channel, part in zip(manifest.channels, slices, strict=True)),
-            _START_NS + index * period, stream, units,
+    times = [_START_NS + index * period for index in range(_samples(goldens, manifest))]
+    places = [goldens.channels.index(channel.name) for channel in manifest.channels]
+    cases = []
+    for raw, texts in zip(goldens.raw, goldens.units, strict=True):
+        units = tuple(
+            texts[place] if channel.form == "number" else None
+            for channel, place in zip(manifest.channels, places, strict=True)
         )
-        for index, row in enumerate(goldens.raw[case])
-    ]  # fmt: skip
+        columns = [_column(channel, raw[:, part]) for channel, part in zip(manifest.channels, slices, strict=True)]
+        cases.append(
+            [
+                Reading(values, time_ns, "", units)
+                for values, time_ns in zip(zip(*columns, strict=True), times, strict=True)
+            ]
+        )
+    return cases
 
 
 def _slices(goldens: Goldens, manifest: Manifest) -> list[slice]:
@@ -179,16 +199,17 @@ def _slices(goldens: Goldens, manifest: Manifest) -> list[slice]:
     return [found[channel.name] for channel in manifest.channels]
 
 
-def _value(channel: Channel, numbers: NDArray[np.float64]) -> Any:
+def _column(channel: Channel, numbers: NDArray[np.float64]) -> list[Any]:
+    """One channel's values, sample by sample."""
     if channel.shape:
-        return numbers
-    number = float(numbers[0])
-    if number != number:  # noqa: PLR0124 - NaN in a stored case is a missing number
-        return None
-    return channel.categories[int(number)] if channel.form == "category" else number
+        return list(numbers)
+    values = numbers[:, 0].tolist()
+    if channel.form == "category":
+        return [None if math.isnan(value) else channel.categories[int(value)] for value in values]
+    return [None if math.isnan(value) else value for value in values]  # NaN in a stored case is a missing number
 
 
-def _with_fault(readings: list[Reading], golden: NegativeGolden, manifest: Manifest) -> Reading:
+def _with_fault(readings: Sequence[Reading], golden: NegativeGolden, manifest: Manifest) -> Reading:
     """The last sample with the fault in it; for a gap, it comes one period too late."""
     last = readings[-1]
     at = next((index for index, channel in enumerate(manifest.channels) if channel.name == golden.channel), 0)
