@@ -16,6 +16,8 @@ from edge_runtime.errors import BundleError
 
 _QUANTILES = (1, 25, 50, 75, 99)
 _MIN_AXES, _MAX_AXES = 2, 3
+# So many columns more than channels are what was to be predicted; more of them is data for another model.
+_FEW = 3
 
 
 class _Input(NamedTuple):
@@ -27,8 +29,17 @@ class _Input(NamedTuple):
     length: str | None
 
 
-def draft(model: ModelProto, table: Table, *, model_file: str, subject: str) -> str:
+class Recorded(NamedTuple):
+    """A reference that lies beside the data: its path for the contract, and the names of its arrays."""
+
+    file: str
+    arrays: tuple[str, ...]
+
+
+def draft(model: ModelProto, table: Table, *, model_file: str, subject: str, reference: Recorded | None = None) -> str:
     """The text of a contract for ``model`` and ``table``; ``model_file`` is the path to write into it.
+
+    ``reference`` fills its table with the arrays that are named as `record_reference` names them.
 
     Raises:
         BundleError: the model's first input is not (batch, channel) or (batch, channel, time) in some order, or the
@@ -37,7 +48,7 @@ def draft(model: ModelProto, table: Table, *, model_file: str, subject: str) -> 
     """
     model_input = _input(model, table, subject)
     names = channel_names(table.names)
-    parts = (_head(model, model_file), _data(table), _input_part(model_input, model))
+    parts = (_head(model, model_file), _data(table), _reference(reference), _input_part(model_input, model))
     channels = (_channel(name, at, table, windowed=model_input.length is not None) for at, name in enumerate(names))
     ends = (_window(model_input, table), _preprocess(table), _outputs(model), _END)
     return "\n".join([*parts, *channels, *(part for part in ends if part)])
@@ -68,6 +79,14 @@ def _input(model: ModelProto, table: Table, subject: str) -> _Input:
     )
     places = [at for at in range(1, len(shape)) if shape[at] == channels]
     if not _MIN_AXES <= len(shape) <= _MAX_AXES or not places:
+        surplus = _surplus(shape, table)
+        if surplus:
+            raise BundleError(
+                subject=f"{subject}, input {value.name}", found=f"shape ({', '.join(map(str, shape))})",
+                expected=f"{channels} channels, as {table.source} has: {', '.join(map(_comment, surplus))} too many, if they "
+                "stand in the model's order",
+                todo="leave the target out, or name it with data.train = { values, target }: an array of its own in a .npz",
+            )  # fmt: skip
         raise BundleError(
             subject=f"{subject}, input {value.name}", found=f"shape ({', '.join(map(str, shape))})",
             expected=f"(batch, {channels}), or with a time axis more: the data has {channels} channels",
@@ -81,6 +100,29 @@ def _input(model: ModelProto, table: Table, subject: str) -> _Input:
     if not isinstance(size, int):
         size = '"TODO"  # samples' if table.is_series else table.raw.shape[1]
     return _Input(value.name, axes, shape, str(size))
+
+
+def _surplus(shape: Sequence[int | str], table: Table) -> tuple[str, ...]:
+    """The last names of the data where it has a few more than the model's channels: mostly what was to be predicted."""
+    channels = len(table.names)
+    known = [size for size in shape[1:] if isinstance(size, int) and 0 < size < channels <= size + _FEW]
+    return table.names[max(known) :] if known else ()
+
+
+def _reference(recorded: Recorded | None) -> str:
+    lines = [
+        "# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered."
+    ]
+    lines += ["[reference]", f"file = {_text(recorded.file if recorded else 'TODO')}"]
+    for group in ("raw", "tensor", "output"):
+        arrays = recorded.arrays if recorded else ()
+        inner = sorted(name for name in arrays if name.startswith(f"{group}/"))
+        if group in arrays or not inner:
+            lines.append(f"{group} = {_text(group if group in arrays else 'TODO')}")
+        else:
+            named = (f"{_text(name.removeprefix(f'{group}/'))} = {_text(name)}" for name in inner)
+            lines.append(f"{group} = {{ {', '.join(named)} }}")
+    return "\n".join([*lines, ""])
 
 
 def _head(model: ModelProto, model_file: str) -> str:
@@ -126,13 +168,6 @@ def _input_part(model_input: _Input, model: ModelProto) -> str:
         dtype_name(value.type.tensor_type.elem_type) for value in model.graph.input if value.name == model_input.name
     )
     return f"""\
-# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered.
-[reference]
-file = "TODO"
-raw = "TODO"
-tensor = "TODO"
-output = "TODO"
-
 [[input]]
 tensor = {_text(model_input.name)}  # {dtype} ({_comment(shape)})
 axes = {_list(model_input.axes)}

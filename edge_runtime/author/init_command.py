@@ -6,7 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from edge_runtime.author import graph  # first: it says in one line where onnx is missing
-from edge_runtime.author.draft import draft
+from edge_runtime.author.arrays import read_npz
+from edge_runtime.author.draft import Recorded, draft
 from edge_runtime.author.draft_data import read_table
 from edge_runtime.author.lint_files import recognise
 from edge_runtime.author.lint_nodes import parse_model
@@ -14,6 +15,7 @@ from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, Us
 
 _MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
 _DEFAULT_OUT = "contract.toml"
+_REFERENCE = "reference.npz"
 
 
 def main(args: Namespace) -> int:
@@ -42,12 +44,22 @@ def main(args: Namespace) -> int:
         )
     table = read_table(_read(data, _MAX_DATA_BYTES), data, file=_from(out, data))
     parsed = parse_model(model_bytes, subject=str(model))
-    text = draft(parsed, table, model_file=_from(out, model), subject=str(model))
+    reference = _recorded(data.parent / _REFERENCE, out)
+    text = draft(parsed, table, model_file=_from(out, model), subject=str(model), reference=reference)
     _write(out, text)
     sys.stderr.write(
         f"{out}: {text.count(chr(34) + 'TODO' + chr(34))} TODOs to fill in; then edge-runtime build {out}\n"
     )
     return 0
+
+
+def _recorded(path: Path, out: Path) -> Recorded | None:
+    """The reference beside the data, where one lies there with arrays as `record_reference` names them."""
+    if not path.is_file():
+        return None
+    names = tuple(read_npz(_read(path, _MAX_DATA_BYTES), path))
+    groups = {name.partition("/")[0] for name in names}
+    return Recorded(_from(out, path), names) if {"raw", "output"} <= groups else None
 
 
 def _from(out: Path, path: Path) -> str:

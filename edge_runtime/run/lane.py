@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
@@ -24,6 +24,9 @@ from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
+if TYPE_CHECKING:
+    from edge_runtime.spec.reading import Rejection
+
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
 WAITING_ANSWERS: Final = 4096
 # What a line that is kept once a second may gather meanwhile: a fast one must not fill the memory with it.
@@ -40,7 +43,8 @@ class Lane:
     """A line of device.toml at work.
 
     ``turn`` takes what waits, answers it, keeps it and sends it, and says whether there was anything to do; ``due_ns``
-    is when, on the monotonic clock, the next turn is owed without new input.
+    is when, on the monotonic clock, the next turn is owed without new input. ``first_refusals`` holds by reason the first
+    sample or window that was refused since this start.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Lane:
         event_time: bool = False,
     ) -> None:
         self.name = config.name
+        self.first_refusals: dict[str, Rejection] = {}
         self._ready = ready
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         manifest = ready.model.manifest
@@ -83,6 +88,7 @@ class Lane:
         )
         self._journal = self._open_journal(config, state)
         self._restored = False
+        self._duplicates_before = 0
         self._stale = ""
         self._position = 0
         self._last_answer_ns: int | None = None
@@ -206,6 +212,16 @@ class Lane:
         behind = f"a restart would lose what came last: {self._stale}" if self._stale else ""
         return "; ".join(filter(None, (self.waiting, behind)))
 
+    @property
+    def duplicates(self) -> int:
+        """Samples since this start that had been taken before it, or came twice."""
+        return self.line.ledger.duplicate - self._duplicates_before
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether what was taken is known again after a restart."""
+        return self._journal is not None
+
     def health(self) -> LineHealth:
         """What the status says of this line."""
         manifest = self._ready.model.manifest
@@ -253,6 +269,7 @@ class Lane:
             self._last_answer_ns = answer.time_ns
         refused = self.line.take_refused()
         for one in refused:
+            self.first_refusals.setdefault(one.rejection.reason, one.rejection)
             self._dead.add(one.rejection, time_ns=self._wall_ns(), line=self.name, stream=one.stream, raw=one.raw)
         return bool(answers or refused)
 
@@ -284,6 +301,7 @@ class Lane:
             "position": self._position - (framing.pending_bytes if framing else 0),
             "discarding": framing.discarding if framing else False,
             "sinks": [sink.position() for sink in self._sinks],
+            "last_answer_ns": self._last_answer_ns,
         }
 
     def _saved(self) -> dict[str, Any]:
@@ -298,6 +316,8 @@ class Lane:
         whole = changes if snapshot is None else [snapshot, *changes]
         last = whole[-1]
         self._position = last["position"]
+        self._last_answer_ns = last.get("last_answer_ns")  # a journal of an earlier release has none
+        self._duplicates_before = self.line.ledger.duplicate
         if self.source.resumable and self.line.framing is not None:
             self.line.framing.restore(discarding=last["discarding"])
         orphans = self._outbox.restore(whole, last["sinks"])

@@ -23,7 +23,7 @@ from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
-from edge_runtime.run.summary import first_refusals, ledger_text
+from edge_runtime.run.summary import summary
 from edge_runtime.sinks.port import SinkClosed
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
@@ -57,7 +57,8 @@ def main(args: Namespace) -> int:
             lane = _play(line, loaded.folder, booted.ready, state, signals)
         except SinkClosed as closed:
             raise BrokenPipeError from closed
-        _summarise(lane, line, state)
+        for told in summary(lane, state):
+            _say(told)
         return signals.exit_code
 
 
@@ -125,13 +126,6 @@ def _progress(lane: Lane, mono_ns: Callable[[], int]) -> Callable[[], None]:
             _say(f"{ledger.received} samples, {ledger.published} answers")
 
     return tell
-
-
-def _summarise(lane: Lane, line: LineConfig, state: Path) -> None:
-    ledger = lane.health().ledger
-    _say(ledger_text(lane.line.ledger, pending_answers=ledger.pending_answers))
-    for refusal in first_refusals(state / f"{line.name}.refused.jsonl"):
-        _say(f"first {refusal.reason}: {refusal.text}")
 
 
 def _say(text: str) -> None:

@@ -22,6 +22,7 @@ from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import stop_signals
+from edge_runtime.run.summary import summary
 from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.status.health import Health, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
@@ -66,6 +67,9 @@ class Service:
         except EdgeRuntimeError as error:
             self._write("ERROR", str(error), ready=False, live=False)
             raise
+        for lane in self._lanes:
+            for told in summary(lane, self._state):
+                _say(f"line {lane.name}: {told}")
         self._notice.stopping()
         self._write("OPERATIONAL", self._reason(), ready=False, stopped=True)
         return 0

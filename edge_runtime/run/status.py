@@ -87,7 +87,7 @@ def _describe_line(line: LineHealth) -> Iterator[str]:
     yield f"  answers      {_sum(ledger.counts['answers'], 'due', ledger.pending_answers)}"
     if not ledger.adds_up:
         yield "               these do not add up: report this as a bug"
-    yield f"  last answer  {line.last_answer or 'none yet'}"
+    yield f"  last answer  {line.last_answer or 'none since this start'}"
     for name, status in line.sinks.items():
         yield f"  sink {name}: {status}"
     if line.journal:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edge_runtime.flow.ledger import Ledger
+from edge_runtime.run.lane import Lane
 from edge_runtime.spec.reading import Rejection
 
 
@@ -14,6 +15,19 @@ class FirstRefusal(NamedTuple):
 
     reason: str
     text: str
+
+
+def summary(lane: Lane, state: Path) -> Iterator[str]:
+    """What came of a lane that has stopped, a line each: ledgers, duplicates, the first refusal of each reason.
+
+    ``state`` is the folder by which a second run knows the samples of the first again, where the lane keeps any.
+    """
+    yield ledger_text(lane.line.ledger, pending_answers=lane.health().ledger.pending_answers)
+    if lane.duplicates:
+        known = f" (state in {state})" if lane.keeps_state else ""
+        yield f"{lane.duplicates} duplicates of samples already answered{known}"
+    for reason, refusal in lane.first_refusals.items():
+        yield f"first {reason}: {refusal}"
 
 
 def ledger_text(ledger: Ledger, *, pending_answers: int) -> str:

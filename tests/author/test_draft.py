@@ -199,8 +199,8 @@ def test_data_that_is_none(tmp_path: Path, name: str, data: bytes, words: str) -
 
 
 def test_models_that_are_none_or_do_not_fit(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("a,b,c,d\n1,2,3,4\n")
-    with pytest.raises(BundleError, match=r"found shape \(batch, 2\); expected \(batch, 4\)"):
+    (tmp_path / "log.csv").write_text("a,b,c,d,e,f\n1,2,3,4,5,6\n")
+    with pytest.raises(BundleError, match=r"found shape \(batch, 2\); expected \(batch, 6\)"):
         init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
     (tmp_path / "net.tflite").write_bytes(b"\x1c\0\0\0TFL3" + b"\0" * 32)
     with pytest.raises(BundleError, match=r"found a LiteRT .* model; expected ONNX; convert it with tf2onnx"):
@@ -210,6 +210,33 @@ def test_models_that_are_none_or_do_not_fit(tmp_path: Path) -> None:
         init(tmp_path / "net.onnx", tmp_path / "log.csv", tmp_path / "contract.toml")
     with pytest.raises(ConfigurationError, match="No such file"):
         init(tmp_path / "absent.onnx", tmp_path / "log.csv", tmp_path / "contract.toml")
+
+
+def test_a_column_too_many_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,b,dew_point\n1,2,3\n")
+    with pytest.raises(BundleError) as caught:
+        init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    line = str(caught.value)
+    assert "found shape (batch, 2); expected 3 channels, as log.csv has: dew_point too many" in line
+    assert "leave the target out, or name it with data.train = { values, target }" in line
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reference"),
+    [
+        (("raw", "tensor", "output"), {"raw": "raw", "tensor": "tensor", "output": "output"}),
+        (("raw/a", "raw/b", "output"), {"raw": {"a": "raw/a", "b": "raw/b"}, "tensor": "TODO", "output": "output"}),
+        (("readings", "output"), {"raw": "TODO", "tensor": "TODO", "output": "TODO"}),
+    ],
+)
+def test_a_reference_beside_the_data_is_filled_in(
+    tmp_path: Path, arrays: tuple[str, ...], reference: dict[str, object]
+) -> None:
+    (tmp_path / "log.csv").write_text("a,b\n1,2\n2,3\n")
+    np.savez(tmp_path / "reference.npz", **{name: np.ones((2, 2)) for name in arrays})
+    found = tomllib.loads(init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))["reference"]
+    assert found.pop("file") == ("reference.npz" if reference["raw"] != "TODO" else "TODO")
+    assert found == reference
 
 
 def test_headings_become_names() -> None:

@@ -13,6 +13,7 @@ from edge_runtime.run.config import load_config
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.serve import Service
 from edge_runtime.run.setting import make_line_setting
+from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.sink import JsonLinesFile
@@ -21,6 +22,12 @@ from tests.rig.program import ROOT
 
 @pytest.fixture
 def lane(tmp_path: Path) -> Iterator[Lane]:
+    made = _lane(tmp_path)
+    yield made
+    made.stop()
+
+
+def _lane(tmp_path: Path) -> Lane:
     """The shipped line with a journal, and one answer a file may take."""
     loaded = load_config(ROOT / "examples/frost/device.toml")
     update = {"journal": JournalConfig(enabled="on"), "sink": (JsonLinesFile(path=str(tmp_path / "a.jsonl")),)}
@@ -30,8 +37,7 @@ def lane(tmp_path: Path) -> Iterator[Lane]:
     assert ready is not None
     made = Lane(line, ready, folder=loaded.folder, state=tmp_path, run_id="r", wall_ns=time.time_ns, mono_ns=lambda: 0)
     made.start(SimpleNamespace(set=lambda: None))  # type: ignore[arg-type] # nobody waits
-    yield made
-    made.stop()
+    return made
 
 
 def test_a_line_without_trouble_says_nothing(lane: Lane) -> None:
@@ -39,6 +45,23 @@ def test_a_line_without_trouble_says_nothing(lane: Lane) -> None:
         pass
     assert lane.line.ledger.published == 169
     assert (lane.waiting, lane.trouble) == ("", "")
+
+
+def test_a_second_start_knows_the_last_answer_and_counts_only_its_own_duplicates(lane: Lane, tmp_path: Path) -> None:
+    while lane.turn():
+        pass
+    last = lane.health().last_answer
+    lane.stop()
+    again = _lane(tmp_path)
+    again.line.feed((ROOT / "examples/frost/station_us_units.csv").read_bytes(), 0, None)
+    assert (again.health().last_answer, again.duplicates) == (last, again.line.ledger.duplicate)
+    assert last is not None
+    told = list(summary(again, tmp_path))
+    assert told[1] == f"{again.duplicates} duplicates of samples already answered (state in {tmp_path})"
+    again.stop()
+    third = _lane(tmp_path)
+    assert (third.duplicates, len(list(summary(third, tmp_path)))) == (0, 1)
+    third.stop()
 
 
 def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:

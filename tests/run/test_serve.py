@@ -190,3 +190,22 @@ def test_a_terminal_that_goes_away_is_an_orderly_stop(site: Path) -> None:
         _, told = started.communicate(timeout=PATIENCE_S)
         assert started.returncode == 0, told
         assert _status(site)["live"] is False
+
+
+def test_a_source_that_ends_is_summed_up_and_a_second_run_says_why_it_answers_nothing(site: Path) -> None:
+    path = site / "device.toml"
+    text = re.sub(
+        r'kind = "serial"\nport = .*\nreopen_max_s = 0.2', 'kind = "replay"\npath = "station.csv"', path.read_text()
+    )
+    path.write_text(text + '\n[line.journal]\nenabled = "on"\n')
+    (site / "station.csv").write_bytes(b"".join(LINES[:41]) + LINES[40].replace(LINES[40].split(b",")[1], b"cold"))
+    ran = run_program("run", home=site, cwd=site)
+    assert ran.returncode == 0, ran.stderr
+    assert "edge-runtime: line frost: samples: 41 received = 40 accepted + 1 rejected" in ran.stderr
+    assert re.search(r"edge-runtime: line frost: first not_a_number: .*found 'cold'; expected a number", ran.stderr)
+    assert "duplicates" not in ran.stderr
+    with (site / "station.csv").open("ab") as file:
+        file.write(b"".join(LINES[31:41]))
+    again = run_program("run", home=site, cwd=site)
+    assert "edge-runtime: line frost: 10 duplicates of samples already answered (state in " in again.stderr
+    assert again.stdout == ""

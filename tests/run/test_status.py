@@ -80,6 +80,10 @@ def test_a_living_device_is_described(args, tmp_path, capsys):
     )
 
 
+def test_no_answer_yet_is_of_this_start():
+    assert "  last answer  none since this start" in describe(a_health())
+
+
 def test_json_is_the_file(args, tmp_path, capsys):
     write_status(tmp_path / "state", a_health())
     args.json = True

@@ -45,6 +45,12 @@ def test_what_is_not_implemented_is_refused_by_its_name(feature):
     assert feature in refused(raw() | {"must_understand": [feature]})
 
 
+def test_a_key_left_out_is_told_as_a_value_wanted():
+    one = raw()
+    del one["needs"]["memory_mb"]
+    assert "manifest.json, needs.memory_mb: found nothing; expected a value for memory_mb" in refused(one)
+
+
 def test_a_feature_in_use_must_be_named():
     one = raw()
     one["state"] = [{"input": "h", "output": "h2", "dtype": "float32", "shape": [1]}]
