@@ -270,7 +270,9 @@ class Contract:
     def _hint(self, index: int, value: float, rule: _Rule) -> str:
         channel = self._channels[index]
         margin = _NEAR * (rule.physical_max - rule.physical_min)
-        if rule.physical_min - margin <= rule.a * value + rule.b <= rule.physical_max + margin:
+        is_assumed = bool(rule.flags & ASSUMED_UNIT)
+        # Where somebody stated the unit, a little too much is a sensor that is off; where nobody did, it may be the unit.
+        if not is_assumed and rule.physical_min - margin <= rule.a * value + rule.b <= rule.physical_max + margin:
             return "little beyond the end of the band: check the sensor's calibration"
         correct_a, correct_b = self._corrections[index]
         raw = correct_a * value + correct_b
@@ -278,10 +280,12 @@ class Contract:
             resolve(channel.unit), [raw], rule.tolerated_min, rule.tolerated_max, channel.kind
         )  # fmt: skip
         fits = [code for code in codes if code != rule.declared]
+        if rule.declared != channel.unit and rule.tolerated_min <= raw <= rule.tolerated_max:
+            fits.insert(2, channel.unit)
         if not fits:
             return _misread(channel, value, rule)
         units = " or ".join(fits[:3])
-        if rule.flags & ASSUMED_UNIT:
+        if is_assumed:
             return f'the value fits {units}: declare it, e.g. channels.{channel.name}.unit = "{fits[0]}"'
         return f"the value fits {units}: check what the sensor is set to"
 

@@ -31,7 +31,7 @@ def test_one_answer_for_each_window_and_none_for_wrong_units(tmp_path: Path) -> 
     )
     assert wrong == (
         "temperature in degF, declared as K: all 192 samples refused, none answered. channel air_temperature: found"
-        " 19.94 (K), which is -253.21 Cel; expected -60 to 60 Cel; the value fits [degF]: check what the sensor is set"
+        " 19.94 (K), which is -253.21 Cel; expected -60 to 60 Cel; the value fits [degF] or Cel: check what the sensor is set"
         " to"
     )
     frost = sum(answer["low"]["frost"] for answer in answers)
