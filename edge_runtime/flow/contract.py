@@ -29,7 +29,7 @@ from edge_runtime.spec.units import UnitMismatch, UnitUnknown, Vocabulary, conve
 # Sets of unit texts, one a payload, are remembered up to this many: a hostile stream cannot fill the memory with them.
 MAX_REMEMBERED_UNITS = 256
 
-# A number this little beyond its band, as a share of it, is the right unit: a sensor out of adjustment, or a tight band.
+# A number this little beyond its band, as a share of it, is likely in the right unit: a sensor out of adjustment, or a tight band.
 _NEAR = 0.1
 
 
@@ -271,9 +271,7 @@ class Contract:
         channel = self._channels[index]
         margin = _NEAR * (rule.physical_max - rule.physical_min)
         is_assumed = bool(rule.flags & ASSUMED_UNIT)
-        # Where somebody stated the unit, a little too much is a sensor that is off; where nobody did, it may be the unit.
-        if not is_assumed and rule.physical_min - margin <= rule.a * value + rule.b <= rule.physical_max + margin:
-            return "little beyond the end of the band: check the sensor's calibration"
+        is_near = rule.physical_min - margin <= rule.a * value + rule.b <= rule.physical_max + margin
         correct_a, correct_b = self._corrections[index]
         raw = correct_a * value + correct_b
         codes = fitting(
@@ -282,9 +280,13 @@ class Contract:
         fits = [code for code in codes if code != rule.declared]
         if rule.declared != channel.unit and rule.tolerated_min <= raw <= rule.tolerated_max:
             fits.insert(2, channel.unit)
+        units = " or ".join(fits[:3])
+        # Where somebody stated the unit, a little too much is first a sensor that is off; where nobody did, it may be the unit.
+        if is_near and not (is_assumed and fits):
+            also = f"; or its unit, for the value fits {units}" if fits else ""
+            return f"little beyond the end of the band: check the sensor's calibration{also}"
         if not fits:
             return _misread(channel, value, rule)
-        units = " or ".join(fits[:3])
         if is_assumed:
             return f'the value fits {units}: declare it, e.g. channels.{channel.name}.unit = "{fits[0]}"'
         return f"the value fits {units}: check what the sensor is set to"

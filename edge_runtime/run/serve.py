@@ -121,7 +121,9 @@ class Service:
         self._notice.status(f"ERROR: {reason}")
         if exit_on_refusal:
             return first.code
-        _say("staying up in ERROR and publishing nothing; edge-runtime status says why; --exit-on-refusal leaves instead")
+        _say(
+            "staying up in ERROR and publishing nothing; edge-runtime status says why; --exit-on-refusal leaves instead"
+        )
         while not self._stop.wait(_ERROR_WAIT_S):
             self._notice.watchdog()
             self._write("ERROR", reason, ready=False)

@@ -96,10 +96,11 @@ def test_an_assumed_unit_is_flagged_and_a_kelvin_value_is_refused_with_the_hint(
 
 
 @pytest.mark.parametrize(("beyond", "near"), [(0.5, True), (60.0, False)])
-def test_a_number_little_beyond_its_band_is_no_wrong_unit(beyond, near):
+def test_a_number_little_beyond_its_band_is_first_a_sensor_that_is_off(beyond, near):
     refused = judged(contract("Cel"), 60.0 + beyond)
     assert refused.reason == "beyond_physical"
-    assert (refused.todo == "little beyond the end of the band: check the sensor's calibration") == near
+    assert refused.todo.startswith("little beyond the end of the band: check the sensor's calibration") == near
+    assert ("fits [degF]" in refused.todo) == near
 
 
 def test_a_wrongly_declared_unit_is_refused_with_the_unit_that_fits():
