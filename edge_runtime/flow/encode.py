@@ -71,8 +71,7 @@ def _shape(answer: Answer, run_id: str) -> dict[str, Any]:
         "id": answer.id,
     }
     for name, value, unit, switches, score in answer.outputs:
-        numbers = value if type(value) is tuple else (value, score)
-        if not all(isfinite(one) for one in numbers if type(one) is float):
+        if not (isfinite(value) if type(value) is float else _is_finite(value, score)):
             raise ValueError(f"answer {answer.id}: output {name} is {value}, which no line may publish")
         shape[name] = {"value": value, "unit": unit, **dict(switches)} if switches else {"value": value, "unit": unit}
         if score is not None:
@@ -86,6 +85,12 @@ def _shape(answer: Answer, run_id: str) -> dict[str, Any]:
         shape["carry"] = dict(answer.carry)
     shape["run"] = run_id
     return shape
+
+
+def _is_finite(value: Any, score: float | None) -> bool:
+    """Whether a vector, or a label's score, has finite numbers only."""
+    numbers = value if type(value) is tuple else (score,)
+    return all(isfinite(one) for one in numbers if type(one) is float)
 
 
 def _known_pointers(outputs: Sequence[Output], carry: Sequence[str]) -> dict[str, tuple[str, ...]]:

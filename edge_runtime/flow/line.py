@@ -150,7 +150,7 @@ class Line:
             stream = self._opened(name, raw)
             if stream is None:
                 return
-        if self._is_waiting(stream):
+        if self._rule.states and self._is_waiting(stream):
             self.run()  # a gap begins a recurrent state anew: what is due before the gap must have had the old one
         self._push(stream, time_ns, judged, reading, mono_ns, raw)  # type: ignore[arg-type] # the other case left above
 
@@ -312,7 +312,7 @@ class Line:
 
     def _is_waiting(self, stream: Stream) -> bool:
         """Whether a state of this stream has not been through the last call that is due; no batch holds two of one."""
-        return bool(self._rule.states) and any(one.stream is stream for one in self._due)
+        return any(one.stream is stream for one in self._due)
 
     def _usable(self, due: list[_Due]) -> list[_Due]:
         """Refuse the windows whose tensor is not finite, as a logarithm of nothing is, and close the ranks."""

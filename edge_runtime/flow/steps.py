@@ -24,6 +24,7 @@ from edge_runtime.spec.steps import Clip, Log, Lookup, MinMax, OneHot, SavitzkyG
 MAX_VALUES = 1 << 24
 _FEWEST_DIMENSIONS, _MOST_DIMENSIONS = 2, 4
 _LINE, _GREY = 2, 3  # dimensions of (time, channels) and of (time, rows, columns)
+_SMALL = 1 << 12
 _OVER_TIME = frozenset({"lag", "difference", "filter", "spectrum"})
 _LOGARITHMS: Mapping[str, Callable[[Floats], Floats]] = {"e": np.log, "2": np.log2, "10": np.log10}
 
@@ -103,13 +104,19 @@ def _muted(bare: Apply) -> Apply:
 
 def _fit_standardize(step: Standardize, shape: Shape) -> Fit:
     mean, std = np.array(step.mean), np.array(step.std)
-    return _misfit(mean, shape) or (lambda values: _scaled(values, mean, std), shape)
+    if misfit := _misfit(mean, shape):
+        return misfit
+    mean, std = _repeated(mean, shape), _repeated(std, shape)
+    return (lambda values: _scaled(values, mean, std)), shape
 
 
 def _fit_min_max(step: MinMax, shape: Shape) -> Fit:
     low = np.array(step.min)
     span = np.array(step.max) - low
-    return _misfit(low, shape) or (lambda values: _scaled(values, low, span), shape)
+    if misfit := _misfit(low, shape):
+        return misfit
+    low, span = _repeated(low, shape), _repeated(span, shape)
+    return (lambda values: _scaled(values, low, span)), shape
 
 
 def _fit_clip(step: Clip, shape: Shape) -> Fit:
@@ -181,6 +188,11 @@ def _misfit(constants: Floats, shape: Shape) -> str:
         return "" if len(constants) == 1 else f"one constant for a grey picture, not {len(constants)}"
     wanted = _shown(("time", *shape[1:-1], len(constants)))
     return "" if len(constants) == shape[-1] else f"{wanted}, as it has {len(constants)} constants"
+
+
+def _repeated(constants: Floats, shape: Shape) -> Floats:
+    """The constants in the shape of a whole sample, if it is small: numpy then walks one long run, not many short ones."""
+    return np.broadcast_to(constants, shape).copy() if prod(shape) <= _SMALL else constants
 
 
 def _scaled(values: Floats, offset: Floats, scale: Floats) -> Floats:
