@@ -145,9 +145,11 @@ def _local(data: bytes, offset: int) -> _Member:
     extra = data[body + name_size : body + name_size + extra_size]
     if flags or method:
         raise _FormatError(f"member {name[:60]!r} compressed, encrypted or streamed", "as numpy.savez writes")
-    if packed == size == _IN_ZIP64 and len(extra) == _ZIP64.size:
-        tag, length, size, packed = _ZIP64.unpack(extra)
-        extra = b"" if (tag, length) == (1, 16) else extra
+    if len(extra) == _ZIP64.size:
+        tag, length, *sizes = _ZIP64.unpack(extra)
+        # Before Python 3.11.4 zipfile left the sizes where they usually stand, as well as here.
+        if (tag, length) == (1, 16) and (packed == size == _IN_ZIP64 or [size, packed] == sizes):
+            (size, packed), extra = sizes, b""
     start = body + name_size + extra_size
     if extra or packed != size or size > len(data) - start:
         raise _FormatError(f"member {name[:60]!r} with sizes that do not fit", "as many bytes as stated")

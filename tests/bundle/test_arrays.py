@@ -85,6 +85,19 @@ def test_what_numpy_writes_is_read():
     same(read(npz()), {"a": np.zeros(2, np.float32)})
 
 
+@pytest.mark.parametrize(("off_by", "fits"), [(0, True), (1, False)])
+def test_sizes_stated_twice_must_agree(off_by, fits):
+    """As zipfile before Python 3.11.4 wrote the header of every member of numpy.savez."""
+    array = np.arange(3.0)
+    data = bytearray(saved(a=array))
+    size = zipfile.ZipFile(io.BytesIO(data)).getinfo("a.npy").file_size + off_by
+    data[18:26] = struct.pack("<2I", size, size)
+    if fits:
+        same(read(bytes(data)), {"a": array})
+    else:
+        assert "sizes that do not fit" in refused(bytes(data))
+
+
 def test_equal_arrays_give_equal_bytes():
     shuffled = dict(reversed(ARRAYS.items()))
     shuffled["raw/x"] = np.asfortranarray(ARRAYS["raw/x"]).astype(">f8")
