@@ -123,10 +123,9 @@ def _express(kind: Literal["number", "int", "word", "text"], after: _Part | None
     if kind == "number":
         mark = re.escape(decimal)
         decimals = "++" if following == decimal else "*+"  # "5." is a number, unless the mark is the pattern's own
-        ahead = rf"(?={mark}[0-9])" if following == decimal else ""
-        mantissa = rf"(?>[0-9]++(?:{ahead}{mark}[0-9]{decimals})?+|{mark}[0-9]++)"
-        # Each optional part looks ahead: before 3.11.5 CPython did not go back to where one began that failed halfway.
-        digits = rf"{mantissa}(?:(?=[eE][+-]?+[0-9])[eE][+-]?+[0-9]++)?+"
+        # Nothing as a branch, not "(?:...)?+": before 3.11.5 CPython did not go back from one that failed halfway.
+        mantissa = rf"(?>[0-9]++(?>{mark}[0-9]{decimals}|)|{mark}[0-9]++)"
+        digits = rf"{mantissa}(?>[eE][+-]?+[0-9]++|)"
     # "1,234.5" must not be read as 1 with something after it: what could go on a number may not follow one.
     forbidden = re.escape("".join(char for char in _NEVER_AFTER_A_NUMBER if char != following))
     return rf"({_SIGN}{digits})(?![{forbidden}])"
