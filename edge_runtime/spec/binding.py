@@ -25,27 +25,6 @@ _PROBE = dt.datetime(2031, 11, 23, 17, 5, 9, tzinfo=dt.UTC)
 FieldName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class Framing(BaseModel):
-    """Where one frame ends and the next begins."""
-
-    model_config = _FROZEN
-
-    kind: Literal["lines"] = Field(default="lines", description="One frame is one line of text.")
-    max_bytes: int = Field(
-        default=4096,
-        ge=1,
-        le=16_777_216,
-        description="Longest line in bytes, its end not counted. A longer one is refused as too_long and skipped to its"
-        " end: without a limit, a sender at the wrong baud rate, which never sends a line end, would fill the memory."
-        " A picture or a spectrum in one line needs more than the default: 96 x 96 x 3 bytes as base64 are 36864 bytes.",
-    )
-    line_end: Literal["any", "lf", "cr"] = Field(
-        default="any",
-        description="What ends a line: 'lf', 'cr', or with 'any' either of them and both together. Empty lines are no"
-        " frames.",
-    )
-
-
 class TimeField(BaseModel):
     """The payload's own time, and how it is written."""
 

@@ -11,12 +11,12 @@ from edge_runtime.spec.binding import (
     Correction,
     CsvDecode,
     Decode,
-    Framing,
     JsonDecode,
     PatternDecode,
     StatusField,
     TimeField,
 )
+from edge_runtime.spec.framing import LinesFraming
 
 DAY = dt.date(2025, 1, 28)
 
@@ -31,7 +31,16 @@ def test_decode_is_chosen_by_its_format() -> None:
 
 
 def test_every_key_is_explained() -> None:
-    for model in (Framing, TimeField, StatusField, Correction, ChannelBinding, CsvDecode, JsonDecode, PatternDecode):
+    for model in (
+        LinesFraming,
+        TimeField,
+        StatusField,
+        Correction,
+        ChannelBinding,
+        CsvDecode,
+        JsonDecode,
+        PatternDecode,
+    ):
         for name, field in model.model_fields.items():
             assert name in {"format", "kind"} or field.description, f"{model.__name__}.{name}"
 
@@ -39,10 +48,10 @@ def test_every_key_is_explained() -> None:
 @pytest.mark.parametrize(
     ("model", "keys", "says"),
     [
-        (Framing, {"max_bytes": 0}, "greater than or equal to 1"),
-        (Framing, {"max_bytes": 16_777_217}, "less than or equal to 16777216"),
-        (Framing, {"line_end": "crlf"}, "'any', 'lf' or 'cr'"),
-        (Framing, {"maxbytes": 3}, "Extra inputs"),
+        (LinesFraming, {"max_bytes": 0}, "greater than or equal to 1"),
+        (LinesFraming, {"max_bytes": 16_777_217}, "less than or equal to 16777216"),
+        (LinesFraming, {"line_end": "crlf"}, "'any', 'lf' or 'cr'"),
+        (LinesFraming, {"maxbytes": 3}, "Extra inputs"),
         (TimeField, {"field": "t", "format": "iso"}, "iso8601"),
         (TimeField, {"field": "t", "format": "%H:%M:%S"}, "year, month and day"),
         (TimeField, {"field": "t", "format": "%Y-%m-%d %I:%M"}, "'%I' with '%p'"),

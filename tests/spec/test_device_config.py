@@ -30,7 +30,8 @@ def keys(schema: dict, name: str) -> set[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "Framing", "CsvDecode", "JsonDecode"),
+        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode"),
+        *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "TimeField", "StatusField", "ChannelBinding", "Correction", "StandardOutput"),
         *("JsonLinesFile", "JournalConfig", "DeadLetters"),
     ],
