@@ -7,7 +7,7 @@ from edge_runtime.flow.field_value import packed, row_list
 from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, DecimalMark, Decode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode
 from edge_runtime.spec.reading import Gridded, Reading, Rejection, Value
 
 Row = Any
@@ -27,7 +27,7 @@ class Conversions(NamedTuple):
     ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
     ``word`` gives a category's word, a base64 text or a file's name, ``None`` for missing, or raises ValueError;
-    ``columns_of`` gives neighbouring cells from a field on, where the format has such.
+    ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers.
     """
 
     place: str
@@ -37,6 +37,7 @@ class Conversions(NamedTuple):
     number_expected: str
     word: Callable[[Any], str | None]
     columns_of: Callable[[str, int], Getter] | None = None
+    array: Callable[[Any], Value] = row_list
 
 
 class _Part(NamedTuple):
@@ -134,7 +135,7 @@ def _parts(
     if binding.read == "text":
         return _Part(field, get, conversions.word, "a word"), grid
     if binding.read == "list":
-        return _Part(field, get, row_list, "an array of numbers"), grid
+        return _Part(field, get, conversions.array, "an array of numbers"), grid
     if binding.read == "base64" and binding.dtype is not None:
         expected = f"base64 of whole {binding.dtype} numbers"
         return _Part(field, get, packed(binding.dtype, conversions.word), expected), grid
@@ -197,7 +198,7 @@ def bad_encoding(frame: bytes, encoding: str, error: UnicodeDecodeError) -> Reje
 
 
 def _decimal(decode: Decode) -> DecimalMark:
-    return "." if decode.format == "json" else decode.decimal
+    return decode.decimal if isinstance(decode, CsvDecode | PatternDecode) else "."
 
 
 def _make_units(

@@ -274,5 +274,79 @@ class PatternDecode(BaseModel):
     carry: CarryOption = ()
 
 
-Decode = Annotated[CsvDecode | JsonDecode | PatternDecode, Field(discriminator="format")]
+class StructField(BaseModel):
+    """One field of a binary frame, or several numbers of one type behind each other."""
+
+    model_config = _FROZEN
+
+    name: FieldName | None = Field(default=None, description="What bindings call it; without a name it is passed over.")
+    type: PackedDtype = Field(description="What its bytes are.")
+    count: int | None = Field(
+        default=None, ge=1, le=65_536, description='How many numbers, for a channel with read = "list"; without it one.'
+    )
+    missing: tuple[int | float, ...] = Field(
+        default=(),
+        description="Numbers that mean 'no value', as they are sent, for example [-32768]. NaN is refused anyway.",
+    )
+
+    @model_validator(mode="after")
+    def _missing_is_of_one(self) -> Self:
+        if self.missing and self.count is not None:
+            raise ValueError("missing belongs to a single number; an array is there as a whole or not at all")
+        return self
+
+
+class StructDecode(BaseModel):
+    """One frame is a fixed layout of binary numbers without gaps, as a C struct that is packed."""
+
+    model_config = _FROZEN
+
+    format: Literal["struct"]
+    byte_order: Literal["little", "big"] = Field(description="Of all its numbers; most microcontrollers are little.")
+    fields: tuple[StructField, ...] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Every byte of the frame, in order; a frame of another size is refused.",
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _each_name_once(self) -> Self:
+        names = [field.name for field in self.fields if field.name is not None]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"field {name!r} stands twice")
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """What a framing of text would have to know; bytes as they are."""
+        return "latin-1"
+
+
+class NmeaDecode(BaseModel):
+    """One sentence of NMEA 0183; a field is its number, counted from 1 behind the address, as descriptions do."""
+
+    model_config = _FROZEN
+
+    format: Literal["nmea"]
+    sentence: Annotated[str, StringConstraints(pattern="^[A-Z][A-Z0-9]{2,15}$")] = Field(
+        description="The sentence that is a sample: 'MWV' from any talker, 'WIMWV' from one, or a maker's own, 'PGRME'."
+        " All others are passed over and not counted."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @property
+    def encoding(self) -> Encoding:
+        """NMEA 0183 is ASCII."""
+        return "ascii"
+
+
+Decode = Annotated[CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode, Field(discriminator="format")]
 """How one frame is read, chosen by ``format``."""

@@ -75,6 +75,19 @@ class LineConfig(BaseModel):
         return {"kind": "lines"} | value if isinstance(value, dict) else value
 
     @model_validator(mode="after")
+    def _framing_suits(self) -> Self:
+        """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
+        kind = self.framing.kind
+        is_binary = kind in {"cobs", "slip", "packet"}
+        if self.decode.format == "struct" and not is_binary:
+            raise ValueError(f'decode "struct" with framing "{kind}"; binary frames need cobs, slip or packet')
+        if (self.decode.format == "nmea") and kind != "nmea":
+            raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
+            raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
+        return self
+
+    @model_validator(mode="after")
     def _sinks_apart(self) -> Self:
         """Refuse two sinks that no status and no journal could tell apart."""
         _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
