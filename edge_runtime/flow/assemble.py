@@ -87,23 +87,24 @@ def make_assemble(
     are_numbers = all(binding.read == "number" for binding in channels.values())  # as most are: one tight loop
     parts = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
     read_units = _make_units(channels, getter_of, text)
-    check_status = _make_status(decode, getter_of, conversions)
+    made = (_make_status(decode, getter_of, conversions), _make_unit_check(channels, getter_of, text))
+    checks = [check for check in made if check is not None]
     get_time = None if decode.time is None else getter_of(decode.time.field)
     read_time = None if decode.time is None else make_time_reader(decode.time, _decimal(decode))
     get_stream = None if decode.stream is None else getter_of(decode.stream)
     carries = [(field, getter_of(field)) for field in decode.carry]
 
     def assemble(row: Row) -> Reading | Rejection:
-        if check_status is not None:
-            refused = check_status(row)
+        for check in checks:
+            refused = check(row)
             if refused is not None:
                 return refused
         try:
             values = tuple(
                 [number(get(row)) for get in getters] if are_numbers else [_read(row, *one) for one in parts]
             )
-        except FileRefused as refused:
-            return Rejection(refused.reason, refused.subject, refused.found, refused.expected, refused.todo)
+        except FileRefused as error:
+            return Rejection(error.reason, error.subject, error.found, error.expected, error.todo)
         except ValueError:
             return _refuse_value(row, parts, conversions)
         time_ns: int | Rejection | None = None
@@ -204,7 +205,7 @@ def _decimal(decode: Decode) -> DecimalMark:
 def _make_units(
     channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
 ) -> Callable[[Row], tuple[str | None, ...]] | None:
-    fields = [binding.unit_field for binding in channels.values()]
+    fields = [None if binding.unit is not None else binding.unit_field for binding in channels.values()]
     if not any(fields):
         return None
     getters = [None if field is None else getter_of(field) for field in fields]
@@ -213,6 +214,29 @@ def _make_units(
         return tuple([None if get is None else text(get(row)) or None for get in getters])
 
     return read_units
+
+
+def _make_unit_check(
+    channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
+) -> Callable[[Row], Rejection | None] | None:
+    """Where a binding has both unit and unit_field, they must say the same in the same spelling."""
+    checks = [
+        (name, getter_of(one.unit_field), one.unit)
+        for name, one in channels.items()
+        if one.unit is not None and one.unit_field is not None
+    ]
+    if not checks:
+        return None
+
+    def check_units(row: Row) -> Rejection | None:
+        for name, get, unit in checks:
+            raw = get(row)
+            if text(raw) != unit:
+                todo = "set the instrument back to it on its panel, or leave unit out to have each unit converted"
+                return Rejection("other_unit", f"unit of channel {name!r}", _found(raw), quote(unit), todo)
+        return None
+
+    return check_units
 
 
 def _make_status(

@@ -19,6 +19,12 @@ Read = Literal["number", "text", "list", "columns", "base64", "file"]
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
 """What base64 text or a named file may hold, little-endian; the list is closed and nothing is detected from the bytes."""
 
+BalancePreset = Literal["mt-sics", "sartorius-16", "sartorius-22", "a&d"]
+"""Balances whose lines are known."""
+
+NoValue = Literal["unstable", "overload", "underload", "not_ready"]
+"""Why an instrument says that it has no value now."""
+
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 _PROBE = dt.datetime(2031, 11, 23, 17, 5, 9, tzinfo=dt.UTC)
 
@@ -115,7 +121,8 @@ class ChannelBinding(BaseModel):
     unit_field: FieldName | None = Field(
         default=None,
         description="The field in which the payload itself names the unit, as a balance does whose unit is switched on"
-        " its front panel. Only one of unit and unit_field.",
+        " its front panel. Alone: each value is converted from the unit it names. With unit: a sample that names any"
+        " other is refused.",
     )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
@@ -150,8 +157,6 @@ class ChannelBinding(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.unit is not None and self.unit_field is not None:
-            raise ValueError(f"unit {self.unit!r} and unit_field {self.unit_field!r} both say the unit; keep one")
         if (self.read == "columns") != (self.count is not None):
             raise ValueError("count says how many columns: it belongs to read = 'columns', and only to it")
         if (self.read in {"base64", "file"}) != (self.dtype is not None):
@@ -259,12 +264,22 @@ class PatternDecode(BaseModel):
     model_config = _FROZEN
 
     format: Literal["pattern"]
-    pattern: str = Field(
+    pattern: str | None = Field(
+        default=None,
         min_length=1,
         max_length=1000,
         description="Literal text and fields: {name:number}, {name:int}, {name:word} (no blanks inside) and, as the"
         " last, {name:text}. White space matches one or more blanks; '{{' and '}}' are braces. The whole line must"
         " match, blanks at its ends ignored.",
+    )
+    refuse: dict[NoValue, tuple[Annotated[str, StringConstraints(min_length=1, max_length=1000)], ...]] = Field(
+        default={},
+        description="For each of unstable, overload, underload and not_ready the patterns of lines by which the instrument"
+        " says so; they need no field.",
+    )
+    preset: BalancePreset | None = Field(
+        default=None,
+        description="Instead of pattern and refuse: those of a known balance. Its fields are mass and unit.",
     )
     decimal: DecimalOption = "."
     encoding: EncodingOption = "utf-8"
@@ -272,6 +287,14 @@ class PatternDecode(BaseModel):
     stream: StreamOption = None
     status: StatusOption = None
     carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _one_picture(self) -> Self:
+        if (self.pattern is None) == (self.preset is None):
+            raise ValueError("give exactly one of pattern and preset")
+        if self.preset is not None and self.refuse:
+            raise ValueError(f"preset {self.preset!r} has its own refuse; write pattern and refuse instead")
+        return self
 
 
 class StructField(BaseModel):

@@ -189,13 +189,6 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
             f"expected keys that agree; {SEE}"
         ),
     ),
-    "unit twice": (
-        (CHANNEL, f'{CHANNEL}, unit_field = "u"'),
-        (
-            "device.toml, line[0].channels.air_temperature: found a mistake "
-            f"(unit '[degF]' and unit_field 'u' both say the unit; keep one); expected keys that agree; {SEE}"
-        ),
-    ),
     "a date that is none": (
         (CHANNEL, f'{CHANNEL}, correction = {{ date = "soon" }}'),
         (
