@@ -89,9 +89,15 @@ class SerialPort:
         try:
             if self._socket is not None:
                 return self._read_socket()
-            return bytes(self._port.read(min(self._port.in_waiting or 1, MAX_READ_BYTES)))
+            first = bytes(self._port.read(1))
         except _FAILURES as error:
             raise LinkLost(self._sentence(error)) from error
+        if not first:
+            return b""
+        try:  # the rest of what came with it: in one piece, a frame costs its reader one turn and not two
+            return first + bytes(self._port.read(min(self._port.in_waiting, MAX_READ_BYTES - 1)))
+        except _FAILURES as error:
+            return self._lose_after(first, error)
 
     def cancel(self) -> None:
         """Let a waiting ``read`` return at once."""
@@ -112,11 +118,15 @@ class SerialPort:
         self._port.timeout = 0
         try:
             return first + bytes(self._port.read(MAX_READ_BYTES - 1))
-        except _FAILURES as error:  # what came before the end still counts
-            self._lost = self._sentence(error)
-            return first
+        except _FAILURES as error:
+            return self._lose_after(first, error)
         finally:
             self._port.timeout = READ_TIMEOUT_S
+
+    def _lose_after(self, data: bytes, error: Exception) -> bytes:
+        """The port is gone, which the next read says: what came before its end still counts."""
+        self._lost = self._sentence(error)
+        return data
 
     def _sentence(self, error: Exception) -> str:
         if self._socket is not None:

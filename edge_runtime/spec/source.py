@@ -69,7 +69,7 @@ class SerialSource(BaseModel):
         description="What arrives this long after an open is thrown away: boot messages of a restarted board.",
     )
     reopen_max_s: float = Field(
-        5.0,
+        1.0,
         gt=0,
         le=600,
         allow_inf_nan=False,

@@ -343,3 +343,30 @@ def test_what_came_just_before_the_end_still_counts():
 def test_an_unknown_url():
     with pytest.raises(LinkAbsent, match="protocol 'nonsense' not known"):
         open_port(SerialSource(port="nonsense://x"))
+
+
+class _GoneAfterOneByte:
+    """What pyserial does when the plug is pulled between its first byte and the question how many more wait."""
+
+    def read(self, size: int) -> bytes:
+        assert size == 1
+        return b"x"
+
+    @property
+    def in_waiting(self) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_the_byte_that_came_before_the_end_is_given_and_then_the_loss():
+    port = SerialPort(_GoneAfterOneByte(), "/dev/ttyUSB9")
+    assert port.read() == b"x"
+    for _ in range(2):
+        with pytest.raises(LinkLost, match="the device is gone"):
+            port.read()
+
+
+def test_one_write_is_one_read(device):
+    port = open_port(spec_of(device))
+    device.write(b"0123456789" * 10)
+    assert port.read() == b"0123456789" * 10
+    port.close()
