@@ -14,8 +14,9 @@ class PacketFramer:
 
     It holds less than one longest packet and the chunk in hand, for a length beyond the limit is refused before its
     bytes are waited for. Each packet that fails is told, once, and the search goes on at its second byte, so it costs no
-    packet but itself. Bytes that begin no packet are told once for each run of them; those that follow a failed packet
-    are taken for the rest of it. Joined in the middle (``discarding``), it skips up to the first packet.
+    packet but itself. Bytes that begin no packet are told too, once for as many as the longest packet has; so many may
+    pass without a word behind a failed packet, whose rest they are, and where the stream was joined in the middle
+    (``discarding``).
     """
 
     def __init__(self, spec: PacketFraming) -> None:
@@ -24,19 +25,21 @@ class PacketFramer:
         self._crc = spec.crc
         self._crc_bytes = spec.crc.parameters.width // 8
         self._compute = crc_function(spec.crc.parameters)
-        self._max_bytes = spec.max_bytes
         self._payload_bytes = spec.payload_bytes or 0
         length = spec.length
         self._length_at = len(self._sync) + (length.after_bytes if length else 0)
         self._payload_at = self._length_at + (_LENGTH_BYTES[length.type] if length else 0)
+        expressible = (1 << 8 * _LENGTH_BYTES[length.type]) - 1 if length else 0
+        self._max_bytes = min(spec.max_bytes, expressible)
         self._order = (length.byte_order if length else None) or "big"
         beside = {"payload": 0, "payload_and_crc": self._crc_bytes, "packet": self._payload_at + self._crc_bytes}
         self._counted_beside = beside[length.counts] if length else 0
         covered = {"payload": self._payload_at, "after_sync": len(self._sync), "packet": 0}
         self._covered_from = covered[spec.crc_covers]
         self._pending = bytearray()
-        # Whether what came right before is damage told already, and how many bytes ahead belong to it.
-        self._damaged = False
+        self._longest_bytes = self._payload_at + (self._payload_bytes or self._max_bytes) + self._crc_bytes
+        # How many bytes that begin no packet may come without a word, and how many belong to a packet that was told.
+        self._quiet_bytes = 0
         self._told_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes | Damaged]:
@@ -51,13 +54,13 @@ class PacketFramer:
 
     @property
     def discarding(self) -> bool:
-        """Whether bytes that begin no packet will be skipped without a word."""
-        return self._damaged
+        """Whether bytes that begin no packet would be skipped without a word."""
+        return self._quiet_bytes > 0
 
     def restore(self, *, discarding: bool) -> None:
-        """Forget what is held; with ``discarding``, also skip without a word up to the first packet."""
+        """Forget what is held; with ``discarding``, also skip the rest of a packet without a word."""
         self._pending.clear()
-        self._damaged = discarding
+        self._quiet_bytes = self._longest_bytes if discarding else 0
         self._told_bytes = 0
 
     def flush(self) -> list[bytes | Damaged]:
@@ -87,7 +90,7 @@ class PacketFramer:
                 computed = self._compute(data[start + self._covered_from : body_end])
                 if computed == int.from_bytes(data[body_end:end], self._crc.byte_order or "big"):
                     frames.append(self._frame(data, start, body_end))
-                    self._damaged, self._told_bytes = False, 0
+                    self._quiet_bytes = self._told_bytes = 0
                     place = end
                     continue
                 covered = body_end - start - self._covered_from
@@ -134,14 +137,20 @@ class PacketFramer:
         if not self._told_bytes:
             frames.append(Damaged(rejection, raw))
         self._told_bytes = max(self._told_bytes, len(raw)) - 1
-        self._damaged = True
+        self._quiet_bytes = self._longest_bytes
 
     def _skip_noise(self, data: bytes, start: int, end: int, frames: list[bytes | Damaged]) -> None:
-        if not self._damaged:
-            # The first byte alone: how many follow depends on how the input was split.
-            found = f"the byte {quote_bytes(data[start : start + 1])}"
-            expected = f"the sync bytes {quote_bytes(self._sync)}"
-            todo = "a rare one is a disturbed line; else check framing.sync, framing.length and the baud rate"
-            frames.append(Damaged(Rejection("bad_frame", "packet", found, expected, todo), data[start : start + 1]))
-        self._damaged = True
         self._told_bytes = max(0, self._told_bytes - (end - start))
+        place = start
+        while end - place > self._quiet_bytes:
+            place += self._quiet_bytes
+            # One byte alone: how many follow depends on how the input was split.
+            raw = data[place : place + 1]
+            todo = "a rare one is a disturbed line; else check framing.sync, framing.length and the baud rate"
+            expected = f"the sync bytes {quote_bytes(self._sync)}"
+            frames.append(
+                Damaged(Rejection("bad_frame", "packet", f"the byte {quote_bytes(raw)}", expected, todo), raw)
+            )
+            place += 1
+            self._quiet_bytes = self._longest_bytes
+        self._quiet_bytes -= end - place

@@ -22,6 +22,7 @@ from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.framing import BINARY_KINDS
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ RETRY_NS: Final = 200_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
 SUSPECT_BYTES: Final = 2048
 _TEXT_SHARE: Final = 0.7
+_DAMAGED: Final = ("too_long", "bad_frame", "bad_checksum")
 
 
 class Lane:
@@ -99,6 +101,7 @@ class Lane:
         self._retry_ns: int | None = None
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
+        self._is_binary = config.framing.kind in BINARY_KINDS
         self._finished = False
         # Without a window and hysteresis a restart costs nothing but counts, so the disk is written once a second at
         # most, and at once only for answers that do not leave. A source that resumes needs its place exactly.
@@ -342,8 +345,12 @@ class Lane:
         text = self.source.status()
         if self._lost_bytes:
             text += f" {self._lost_bytes} bytes were lost to a full queue."
-        if not self.line.ledger.accepted and self._seen_bytes > SUSPECT_BYTES and self._seen_text < _TEXT_SHARE:
+        ledger = self.line.ledger
+        if self._is_binary:
+            if self._seen_bytes > SUSPECT_BYTES and ledger.received == sum(map(ledger.rejected.__getitem__, _DAMAGED)):
+                text += f" No valid frame in {self._seen_bytes} bytes: wrong baud rate or parity, or another framing?"
+        elif not ledger.accepted and self._seen_bytes > SUSPECT_BYTES and self._seen_text < _TEXT_SHARE:
             text += f" No valid frame in {self._seen_bytes} bytes, mostly unprintable: wrong baud rate or parity?"
-        elif not self.line.ledger.received and self._seen_bytes > SUSPECT_BYTES:
+        elif not ledger.received and self._seen_bytes > SUSPECT_BYTES:
             text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
         return text

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from edge_runtime.spec.binding import ChannelBinding, Decode
-from edge_runtime.spec.framing import Framing, LinesFraming
+from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import Sink
 from edge_runtime.spec.source import SerialSource, Source, StandardInput
 
@@ -78,7 +78,7 @@ class LineConfig(BaseModel):
     def _framing_suits(self) -> Self:
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
-        is_binary = kind in {"cobs", "slip", "packet"}
+        is_binary = kind in BINARY_KINDS
         if self.decode.format == "struct" and not is_binary:
             raise ValueError(f'decode "struct" with framing "{kind}"; binary frames need cobs, slip or packet')
         if (self.decode.format == "nmea") and kind != "nmea":

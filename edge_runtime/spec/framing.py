@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from edge_runtime.spec.crc import Crc
 
+BINARY_KINDS = frozenset({"cobs", "slip", "packet"})
+"""Framings whose frames may hold any byte."""
+
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 MaxBytes = Annotated[

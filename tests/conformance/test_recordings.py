@@ -1,9 +1,12 @@
 """Recordings of other people's sensors through lines: a clock that steps back, gaps, no stated unit, binary between the text."""
 
 import csv
+import re
 from collections import Counter
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import pairwise
+from operator import xor
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, PatternDecode, StatusField, TimeField
-from edge_runtime.spec.framing import LinesFraming
+from edge_runtime.spec.framing import LinesFraming, NmeaFraming
 from edge_runtime.spec.result import flag_names
 from tests.conformance.third_party import third_party
 from tests.rig import tiny
@@ -226,3 +229,20 @@ def test_binary_parts_are_refused_and_never_raise(file, decoder, tell):
         assert "\n" not in str(one.rejection)
         assert str(one.rejection).isprintable()
     tell(f"{file} by {decoder}: {dict(sorted(rejected.items()))}")
+
+
+def test_nmea_logs_give_exactly_the_sentences_whose_checksum_holds():
+    """Four receivers' logs of the GPSD project; two of them are binary and hold no sentence at all."""
+    found = {}
+    for path in sorted(third_party("nmea").glob("*.log")):
+        data = path.read_bytes()
+        framer = make_framing(NmeaFraming(kind="nmea"), "ascii")
+        frames = [frame for at in range(0, len(data), 7) for frame in framer.feed(data[at : at + 7])] + framer.flush()
+        expected = [
+            body
+            for body, sent in re.findall(rb"[$!]([A-Z][A-Z0-9]{2,15},[ -#%-)+-~]*)\*([0-9A-F]{2})[\r\n]", data)
+            if reduce(xor, body) == int(sent, 16)
+        ]
+        assert [frame for frame in frames if isinstance(frame, bytes)] == expected
+        found[path.name] = len(expected)
+    assert sorted(found.values()) == [0, 0, 90, 91]

@@ -296,6 +296,16 @@ def test_a_packet_inside_a_false_one_is_found_once_the_false_one_is_whole() -> N
     assert told(frames) == ["bad_checksum"]
 
 
+def test_noise_is_told_once_for_as_many_bytes_as_the_longest_packet_has() -> None:
+    for discarding, expected in ((True, 9), (False, 10)):
+        framer = KINDS[3].framer()
+        framer.restore(discarding=discarding)
+        longest = 2 + 2 + 100 + 4
+        frames = framer.feed(b"x" * (10 * longest)) + framer.feed(_packet(b"a") + b"xx" + _packet(b"b"))
+        assert told(frames) == ["bad_frame"] * (expected + 1)
+        assert good(frames) == [b"a", b"b"]
+
+
 def test_sync_bytes_within_a_damaged_packet_are_not_told_again() -> None:
     broken = bytearray(_packet(b"\xaa\x55\0\x01" * 5))
     broken[-1] ^= 1

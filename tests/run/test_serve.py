@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from edge_runtime.spec.crc import CATALOGUE, crc_function
 from tests.rig.need import need
 from tests.rig.program import PATIENCE_S, ROOT, run_program, start_program
 from tests.rig.pty_device import PtyDevice
@@ -20,6 +22,28 @@ from tests.rig.wait import until
 
 LINES = (ROOT / "examples/frost/station_us_units.csv").read_bytes().splitlines(keepends=True)
 WARM_UP = 23
+_PACKETS = """\
+schema = "edge-runtime/device/1"
+[[line]]
+name = "dewpoint"
+bundle = "{bundle}"
+source = {{ kind = "serial", port = "tty", reopen_max_s = 0.2 }}
+sink = [{{ kind = "stdout" }}]
+[line.framing]
+kind = "packet"
+sync = "aa 55"
+length = {{ type = "uint8" }}
+crc = {{ name = "crc-16/modbus", byte_order = "little" }}
+crc_covers = "payload"
+[line.decode]
+format = "struct"
+byte_order = "big"
+fields = [{{ name = "t", type = "int16" }}, {{ name = "rh", type = "uint8" }}, {{ name = "p", type = "float32" }}]
+[line.channels]
+air_temperature = {{ field = "t", unit = "Cel", correction = {{ a = 0.01, date = 2026-03-01 }} }}
+relative_humidity = {{ field = "rh", unit = "%" }}
+station_pressure = {{ field = "p", unit = "hPa" }}
+"""
 
 
 @pytest.fixture
@@ -176,6 +200,37 @@ def test_bytes_that_never_end_a_line_are_told(site: Path) -> None:
         _status_says(site, "open since")
         device.write(b"x" * 5000)
         _status_says(site, "No line end in 5000 bytes")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")
+def test_packets_over_a_port_are_answered_and_so_are_those_after_a_replug(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    (site / "device.toml").write_text(_PACKETS.format(bundle=ROOT / "bundles/dewpoint"))
+    crc = crc_function(CATALOGUE["crc-16/modbus"][0])
+
+    def packet(celsius: int) -> bytes:
+        body = struct.pack(">hBf", celsius * 100, 50, 1013.0)
+        return b"\xaa\x55\x07" + body + crc(body).to_bytes(2, "little")
+
+    with PtyDevice(site / "tty") as device, _running(site) as started:
+        _status_says(site, f'"pid": {started.pid}')
+        _status_says(site, "open since")
+        device.write(bytes(b ^ 1 for b in packet(20)) * 250)
+        _status_says(site, "No valid frame in 3000 bytes: wrong baud rate or parity, or another framing?")
+        device.write(b"\x55" + packet(20) + packet(20)[:-1] + packet(21))
+        _status_says(site, '"accepted": 2')
+        assert "No valid frame" not in json.dumps(_status(site))
+        device.replug()
+        _status_says(site, '"reopened": 1')
+        device.write(packet(22)[5:] + packet(22))
+        _status_says(site, '"accepted": 3')
+        started.send_signal(signal.SIGTERM)
+        answers, told = started.communicate(timeout=PATIENCE_S)
+    assert started.returncode == 0, told
+    dewpoints = [json.loads(line)["dew_point"]["value"] for line in answers.splitlines()]
+    assert dewpoints == pytest.approx([9.3, 10.2, 11.1], abs=1.0)
+    letters = (site / "state/dewpoint.refused.jsonl").read_text().splitlines()
+    assert {json.loads(line)["reason"] for line in letters} == {"bad_frame", "bad_checksum"}
 
 
 @pytest.mark.skipif(
