@@ -1,5 +1,6 @@
 """The process entry: sets what must stand before a native library loads, then hands over; it decides nothing."""
 
+import gc
 import io
 import os
 import sys
@@ -24,6 +25,9 @@ def main() -> int:
         return cli.main()
     except KeyboardInterrupt:  # while modules were still loading
         return _INTERRUPTED
+    finally:
+        # The interpreter would look through every module for cycles before it leaves: 40 ms, for memory that goes anyway.
+        gc.freeze()
 
 
 class _ForAPerson(io.FileIO):
