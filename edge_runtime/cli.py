@@ -1,9 +1,10 @@
 """Words to calls and errors to exit codes; it does no work of its own and imports only the called handler."""
 
 import argparse
+import gc
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -116,8 +117,19 @@ def _call(words: list[str]) -> int:
         _refuse_missing_flag(extra[0], command, words)
         raise _unknown(extra[0], (flag.name for flag in command.flags), f"{_PROGRAM} {command.name}")
     arguments.command = command.name
-    code: int = import_module(command.handler).main(arguments)
+    code: int = _handler(command.handler)(arguments)
     return code
+
+
+def _handler(module: str) -> Callable[[argparse.Namespace], int]:
+    """Load a handler, and keep its modules out of every search for cycles: they come to stay, and it would cost 25 ms."""
+    gc.disable()
+    try:
+        main: Callable[[argparse.Namespace], int] = import_module(module).main
+    finally:
+        gc.freeze()
+        gc.enable()
+    return main
 
 
 def _refuse_unknown_command(words: list[str]) -> None:
