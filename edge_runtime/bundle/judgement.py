@@ -21,8 +21,8 @@ class SignedBy:
 class Judgement:
     """What a policy makes of a bundle before its signature is looked at; `reason` is for a person, empty for `check`.
 
-    `check`: hand it to the function of that name in bundle/signature, which is the end of a bundle whose signature does not hold.
-    `skip`: serve the bundle, and say "not checked" with the reason. `refuse`: do not serve it.
+    `check`: hand it to the function of that name in bundle/signature, which is the end of a bundle whose signature does
+    not hold. `skip`: serve the bundle, and say "not checked" with the reason. `refuse`: do not serve it.
     """
 
     action: Literal["check", "skip", "refuse"]
