@@ -3,14 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.contract import Contract, Judged
-from edge_runtime.flow.decode import Decoder
 from edge_runtime.flow.framing import LineFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.model import Model
@@ -19,6 +18,9 @@ from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
 from edge_runtime.spec.reading import Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, EXTRAPOLATING, RESTARTED, STUCK, Answer
+
+if TYPE_CHECKING:
+    from edge_runtime.flow.decode import Decoder
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -70,7 +72,7 @@ class Line:
         model: Model,
         contract: Contract,
         framing: LineFraming | None = None,
-        decoder: Decoder | None = None,
+        decoder: "Decoder | None" = None,
         batch_sizes: tuple[int, ...] | None = None,
         max_ahead_ns: int | None = None,
     ) -> None:
