@@ -7,7 +7,7 @@ from edge_runtime.flow.field_value import packed, row_list
 from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, DecimalMark, Decode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode
 from edge_runtime.spec.reading import Gridded, Reading, Rejection, Value
 
 Row = Any
@@ -27,7 +27,7 @@ class Conversions(NamedTuple):
     ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
     ``word`` gives a category's word, a base64 text or a file's name, ``None`` for missing, or raises ValueError;
-    ``columns_of`` gives neighbouring cells from a field on, where the format has such.
+    ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers.
     """
 
     place: str
@@ -37,6 +37,7 @@ class Conversions(NamedTuple):
     number_expected: str
     word: Callable[[Any], str | None]
     columns_of: Callable[[str, int], Getter] | None = None
+    array: Callable[[Any], Value] = row_list
 
 
 class _Part(NamedTuple):
@@ -86,23 +87,24 @@ def make_assemble(
     are_numbers = all(binding.read == "number" for binding in channels.values())  # as most are: one tight loop
     parts = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
     read_units = _make_units(channels, getter_of, text)
-    check_status = _make_status(decode, getter_of, conversions)
+    made = (_make_status(decode, getter_of, conversions), _make_unit_check(channels, getter_of, text))
+    checks = [check for check in made if check is not None]
     get_time = None if decode.time is None else getter_of(decode.time.field)
     read_time = None if decode.time is None else make_time_reader(decode.time, _decimal(decode))
     get_stream = None if decode.stream is None else getter_of(decode.stream)
     carries = [(field, getter_of(field)) for field in decode.carry]
 
     def assemble(row: Row) -> Reading | Rejection:
-        if check_status is not None:
-            refused = check_status(row)
+        for check in checks:
+            refused = check(row)
             if refused is not None:
                 return refused
         try:
             values = tuple(
                 [number(get(row)) for get in getters] if are_numbers else [_read(row, *one) for one in parts]
             )
-        except FileRefused as refused:
-            return Rejection(refused.reason, refused.subject, refused.found, refused.expected, refused.todo)
+        except FileRefused as error:
+            return Rejection(error.reason, error.subject, error.found, error.expected, error.todo)
         except ValueError:
             return _refuse_value(row, parts, conversions)
         time_ns: int | Rejection | None = None
@@ -134,7 +136,7 @@ def _parts(
     if binding.read == "text":
         return _Part(field, get, conversions.word, "a word"), grid
     if binding.read == "list":
-        return _Part(field, get, row_list, "an array of numbers"), grid
+        return _Part(field, get, conversions.array, "an array of numbers"), grid
     if binding.read == "base64" and binding.dtype is not None:
         expected = f"base64 of whole {binding.dtype} numbers"
         return _Part(field, get, packed(binding.dtype, conversions.word), expected), grid
@@ -197,13 +199,13 @@ def bad_encoding(frame: bytes, encoding: str, error: UnicodeDecodeError) -> Reje
 
 
 def _decimal(decode: Decode) -> DecimalMark:
-    return "." if decode.format == "json" else decode.decimal
+    return decode.decimal if isinstance(decode, CsvDecode | PatternDecode) else "."
 
 
 def _make_units(
     channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
 ) -> Callable[[Row], tuple[str | None, ...]] | None:
-    fields = [binding.unit_field for binding in channels.values()]
+    fields = [None if binding.unit is not None else binding.unit_field for binding in channels.values()]
     if not any(fields):
         return None
     getters = [None if field is None else getter_of(field) for field in fields]
@@ -212,6 +214,29 @@ def _make_units(
         return tuple([None if get is None else text(get(row)) or None for get in getters])
 
     return read_units
+
+
+def _make_unit_check(
+    channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
+) -> Callable[[Row], Rejection | None] | None:
+    """Where a binding has both unit and unit_field, they must say the same in the same spelling."""
+    checks = [
+        (name, getter_of(one.unit_field), one.unit)
+        for name, one in channels.items()
+        if one.unit is not None and one.unit_field is not None
+    ]
+    if not checks:
+        return None
+
+    def check_units(row: Row) -> Rejection | None:
+        for name, get, unit in checks:
+            raw = get(row)
+            if text(raw) != unit:
+                todo = "set the instrument back to it on its panel, or leave unit out to have each unit converted"
+                return Rejection("other_unit", f"unit of channel {name!r}", _found(raw), quote(unit), todo)
+        return None
+
+    return check_units
 
 
 def _make_status(

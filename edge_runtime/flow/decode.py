@@ -5,9 +5,11 @@ from typing import Protocol
 
 from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decode_json import JsonDecoder
+from edge_runtime.flow.decode_nmea import NmeaDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
+from edge_runtime.flow.decode_struct import StructDecoder
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode, NmeaDecode, StructDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 
@@ -38,4 +40,8 @@ def make_decoder(
         return CsvDecoder(decode, channels, files or {})
     if isinstance(decode, JsonDecode):
         return JsonDecoder(decode, channels, files or {})
+    if isinstance(decode, StructDecode):
+        return StructDecoder(decode, channels, files or {})
+    if isinstance(decode, NmeaDecode):
+        return NmeaDecoder(decode, channels, files or {})
     return PatternDecoder(decode, channels, files or {})

@@ -1,14 +1,14 @@
 """One line of separated cells -> one Reading; quotes as in RFC 4180, and it never guesses which column is which."""
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Assemble, Conversions, bad_encoding, bound_fields, make_assemble
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark
 from edge_runtime.spec.reading import Reading, Rejection
 
 _MOST_COLUMNS = 4096
@@ -40,7 +40,7 @@ class CsvDecoder:
                     subject=f"channel {name!r}, read", found=f"{binding.read!r}", expected="no list and no grid in csv",
                     todo="read = 'columns' with count, or let the sender write JSON",
                 )  # fmt: skip
-        self._number = _make_number(decode)
+        self._number = make_number(decode.missing, decode.decimal)
         self._columns: tuple[str, ...] | None = None
         self._count = 0
         self._assemble: Assemble | None = None
@@ -115,7 +115,7 @@ class CsvDecoder:
             text=str.strip,
             carried=str.strip,
             number_expected="a number" if self._decode.decimal == "." else "a number with a decimal comma",
-            word=_make_word(self._decode),
+            word=make_word(self._decode.missing),
             columns_of=lambda field, count: itemgetter(slice(index[field], index[field] + count)),
         )
         self._assemble = make_assemble(
@@ -180,8 +180,9 @@ def _stripped(cells: list[str]) -> tuple[str, ...]:
     return tuple([cell.strip() for cell in cells])
 
 
-def _make_word(decode: CsvDecode) -> Callable[[str], str | None]:
-    missing = frozenset(text.strip() for text in decode.missing)
+def make_word(missing_texts: Sequence[str]) -> Callable[[str], str | None]:
+    """Give the reader of a cell that holds a word; ``None`` for one of ``missing_texts``."""
+    missing = frozenset(text.strip() for text in missing_texts)
 
     def word(raw: str) -> str | None:
         cell = raw.strip()
@@ -190,9 +191,10 @@ def _make_word(decode: CsvDecode) -> Callable[[str], str | None]:
     return word
 
 
-def _make_number(decode: CsvDecode) -> Callable[[str], float | None]:
-    missing = frozenset(text.strip() for text in decode.missing)
-    comma = decode.decimal == ","
+def make_number(missing_texts: Sequence[str], decimal: DecimalMark) -> Callable[[str], float | None]:
+    """Give the reader of a cell that holds a number: ``None`` for one of ``missing_texts``, ValueError for no number."""
+    missing = frozenset(text.strip() for text in missing_texts)
+    comma = decimal == ","
 
     def number(raw: str) -> float | None:
         cell = raw.strip()

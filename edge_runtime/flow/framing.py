@@ -1,123 +1,50 @@
-"""Bytes in any split -> whole lines, with a bound on memory; it does not know what a line means."""
+"""Bytes in any split -> frames, with a bound on memory; what a frame means is none of its business."""
 
-from typing import Literal, NamedTuple
+from typing import Protocol
 
-from edge_runtime.spec.binding import Encoding, Framing
-
-
-class TooLong(NamedTuple):
-    """A line longer than the limit, told once, when its limit is passed; the rest of it is skipped.
-
-    ``seen_bytes`` is what had been seen at that moment: the limit plus one, in every split of the input.
-    """
-
-    seen_bytes: int
+from edge_runtime.flow.framing_lines import LineFramer
+from edge_runtime.flow.framing_nmea import nmea_reader
+from edge_runtime.flow.framing_packet import PacketFramer
+from edge_runtime.flow.framing_parts import PartFramer
+from edge_runtime.flow.framing_stuffed import cobs_reader, slip_reader
+from edge_runtime.spec.binding import Encoding
+from edge_runtime.spec.framing import CobsFraming, Framing, LinesFraming, NmeaFraming, SlipFraming
+from edge_runtime.spec.reading import Damaged
 
 
-class LineFraming:
-    """Cuts a byte stream into lines without their ends; any split of the same bytes gives the same frames.
+class Framer(Protocol):
+    """Cuts one byte stream; any split of the same bytes gives the same frames, and no damaged one goes untold."""
 
-    It never holds more than ``max_bytes`` and the chunk in hand. ``unit_bytes`` is 2 for UTF-16, in ``byte_order``; the
-    units are counted from the first byte fed, so a link that loses one byte of UTF-16 needs a new framing.
-    """
-
-    def __init__(
-        self,
-        max_bytes: int,
-        line_end: Literal["any", "lf", "cr"],
-        unit_bytes: Literal[1, 2] = 1,
-        byte_order: Literal["little", "big"] = "little",
-    ) -> None:
-        """Begin a stream: nothing pending, nothing skipped."""
-        self._max_bytes = max_bytes
-        self._line_end = line_end
-        self._unit_bytes = unit_bytes
-        self._codec = "utf-16-le" if byte_order == "little" else "utf-16-be"
-        self._pending = bytearray()
-        self._half_unit = b""
-        self._discarding = False
-
-    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
-        """Take the next bytes; give the lines they complete, in order. Empty lines are no frames."""
-        if self._unit_bytes == 1:
-            parts = self._split_bytes(chunk)
-        else:
-            chunk = self._half_unit + chunk
-            whole = len(chunk) & ~1
-            self._half_unit = chunk[whole:]
-            parts = self._split_utf16(chunk[:whole])
-        tail = parts.pop()
-        frames: list[bytes | TooLong]
-        if self._pending or self._discarding or len(chunk) > self._max_bytes:
-            frames = self._complete(parts) if parts else []
-        else:
-            frames = [part for part in parts if part]
-        if tail and not self._discarding:
-            self._pending += tail
-            if len(self._pending) > self._max_bytes:
-                frames.append(self._give_up())
-                self._discarding = True
-        return frames
+    def feed(self, chunk: bytes) -> list[bytes | Damaged]:
+        """Take the next bytes; give the frames they complete, in order. It never raises."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held that belong to no finished frame, in bytes; 0 while the rest of a long line is skipped."""
-        return len(self._pending) + len(self._half_unit)
+        """Bytes held that belong to no finished frame, in bytes."""
 
     @property
     def discarding(self) -> bool:
-        """Whether everything up to the next line end will be skipped."""
-        return self._discarding
+        """Whether what comes next up to a frame's beginning will be skipped without a word."""
 
     def restore(self, *, discarding: bool) -> None:
-        """Forget what is held; with ``discarding``, also skip up to the next line end (a stream joined in a line)."""
-        self._pending.clear()
-        self._half_unit = b""
-        self._discarding = discarding
+        """Forget what is held; ``discarding`` is for a stream joined in the middle of a frame."""
 
-    def flush(self) -> list[bytes | TooLong]:
-        """End the stream: give the last line, if it had no end, and begin anew."""
-        rest = b"" if self._discarding else bytes(self._pending) + self._half_unit
-        self.restore(discarding=False)
-        return [rest] if rest else []
-
-    def _complete(self, parts: list[bytes]) -> list[bytes | TooLong]:
-        """Frames of ``parts``, each of which a line end follows; what is pending belongs to the first."""
-        if self._discarding:
-            self._discarding = False
-            del parts[0]
-        elif self._pending:
-            parts[0] = bytes(self._pending) + parts[0]
-            self._pending.clear()
-        if max(map(len, parts), default=0) <= self._max_bytes:
-            return [part for part in parts if part]
-        return [part if len(part) <= self._max_bytes else self._give_up() for part in parts if part]
-
-    def _give_up(self) -> TooLong:
-        self._pending.clear()
-        return TooLong(self._max_bytes + 1)
-
-    def _split_bytes(self, data: bytes) -> list[bytes]:
-        if self._line_end == "cr":
-            return data.split(b"\r")
-        if self._line_end == "any" and b"\r" in data:
-            # "\r\n" becomes an empty line, which is no frame: so a pair split over two chunks needs no memory of it.
-            data = data.replace(b"\r", b"\n")
-        return data.split(b"\n")
-
-    def _split_utf16(self, data: bytes) -> list[bytes]:
-        # surrogatepass takes every sequence of units and gives the same bytes back; judging them is decoding's part.
-        text = data.decode(self._codec, "surrogatepass")
-        if self._line_end == "any":
-            text = text.replace("\r", "\n")
-        parts = text.split("\r" if self._line_end == "cr" else "\n")
-        return [part.encode(self._codec, "surrogatepass") for part in parts]
+    def flush(self) -> list[bytes | Damaged]:
+        """End the stream: give what is left of it, and begin anew."""
 
 
-def make_framing(framing: Framing, encoding: Encoding) -> LineFraming:
-    """Give the framing that ``framing`` asks for, for text in ``encoding``."""
-    if encoding == "utf-16-le":
-        return LineFraming(framing.max_bytes, framing.line_end, 2, "little")
-    if encoding == "utf-16-be":
-        return LineFraming(framing.max_bytes, framing.line_end, 2, "big")
-    return LineFraming(framing.max_bytes, framing.line_end)
+def make_framing(framing: Framing, encoding: Encoding) -> Framer:  # noqa: PLR0911 (one exit per kind)
+    """Give what cuts as ``framing`` says; ``encoding`` matters to lines alone."""
+    if isinstance(framing, NmeaFraming):
+        return PartFramer(LineFramer(framing.max_bytes, "any"), nmea_reader(framing.checksum))
+    if isinstance(framing, CobsFraming):
+        return PartFramer(LineFramer(framing.max_bytes, "zero"), cobs_reader(framing.crc))
+    if isinstance(framing, SlipFraming):
+        return PartFramer(LineFramer(framing.max_bytes, "slip_end"), slip_reader(framing.crc))
+    if isinstance(framing, LinesFraming):
+        if encoding == "utf-16-le":
+            return LineFramer(framing.max_bytes, framing.line_end, 2, "little")
+        if encoding == "utf-16-be":
+            return LineFramer(framing.max_bytes, framing.line_end, 2, "big")
+        return LineFramer(framing.max_bytes, framing.line_end)
+    return PacketFramer(framing)

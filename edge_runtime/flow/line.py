@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.contract import Contract, Judged
-from edge_runtime.flow.framing import LineFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
-from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.reading import Damaged, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
     from edge_runtime.flow.decode import Decoder
+    from edge_runtime.flow.framing import Framer
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -71,7 +71,7 @@ class Line:
         name: str,
         model: Model,
         contract: Contract,
-        framing: LineFraming | None = None,
+        framing: "Framer | None" = None,
         decoder: "Decoder | None" = None,
         batch_sizes: tuple[int, ...] | None = None,
         max_ahead_ns: int | None = None,
@@ -121,13 +121,10 @@ class Line:
             for frame in self.framing.flush():
                 self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def feed_frame(self, frame: bytes | TooLong, arrival_ns: int, mono_ns: int | None = None) -> None:
+    def feed_frame(self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Decode one frame and offer what it says."""
-        if isinstance(frame, TooLong):
-            self._reject(
-                Rejection("too_long", "line", f"more than {frame.seen_bytes} bytes without a line end", "a shorter line",
-                          "check the baud rate and the line end, or raise framing.max_bytes"), "", b"",
-            )  # fmt: skip
+        if isinstance(frame, Damaged):
+            self._reject(frame.rejection, "", frame.raw)
             return
         item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
         if item is None:

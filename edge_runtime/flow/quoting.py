@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 _LONGEST_QUOTE = 60
 _LONGEST_NAME = 60
+_MOST_BYTES = 20
 _MOST_NAMES = 64
 
 
@@ -19,6 +20,12 @@ def quote(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return repr(value) if isinstance(value, float) else quote_integer(value)
+
+
+def quote_bytes(data: bytes) -> str:
+    """Write at most 20 bytes in hexadecimal, as manuals of binary protocols do; "nothing" for none."""
+    shown = data[:_MOST_BYTES].hex(" ") or "nothing"
+    return shown if len(data) <= _MOST_BYTES else f"{shown}... ({len(data)} bytes)"
 
 
 def quote_integer(value: object) -> str:

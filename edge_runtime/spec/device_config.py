@@ -1,11 +1,12 @@
 """What the integrator writes in device.toml: lines from a source through a bundle to sinks; it opens none of them."""
 
 from collections import Counter
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, Framing
+from edge_runtime.spec.binding import ChannelBinding, Decode
+from edge_runtime.spec.framing import Framing, LinesFraming
 from edge_runtime.spec.sink import Sink
 from edge_runtime.spec.source import SerialSource, Source, StandardInput
 
@@ -59,7 +60,7 @@ class LineConfig(BaseModel):
         description="The bundle, a folder or a .tar of it, from device.toml's folder on."
     )
     source: Source = Field(description="Where the bytes come from.")
-    framing: Framing = Field(default=Framing(), description="Where one frame ends and the next begins.")
+    framing: Framing = Field(default=LinesFraming(), description="Where one frame ends and the next begins.")
     decode: Decode = Field(description="How a frame becomes fields.")
     channels: Annotated[dict[str, ChannelBinding], Field(min_length=1)] = Field(
         description="For each channel of the bundle: the sender's field and its unit."
@@ -67,6 +68,24 @@ class LineConfig(BaseModel):
     sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(description="Where the answers go; at least one.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
+
+    @field_validator("framing", mode="before")
+    @classmethod
+    def _lines_by_default(cls, value: Any) -> Any:
+        return {"kind": "lines"} | value if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _framing_suits(self) -> Self:
+        """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
+        kind = self.framing.kind
+        is_binary = kind in {"cobs", "slip", "packet"}
+        if self.decode.format == "struct" and not is_binary:
+            raise ValueError(f'decode "struct" with framing "{kind}"; binary frames need cobs, slip or packet')
+        if (self.decode.format == "nmea") and kind != "nmea":
+            raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
+            raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
+        return self
 
     @model_validator(mode="after")
     def _sinks_apart(self) -> Self:

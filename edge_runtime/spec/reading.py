@@ -34,10 +34,12 @@ class Reading(NamedTuple):
 class Rejection(NamedTuple):
     """Why a sample or a window was refused: ``reason`` is the ledger's word, the rest is for a person.
 
-    Reasons of decoding: bad_encoding, too_long, wrong_columns, bad_json, no_match, missing_field, not_a_number,
-    bad_time, bad_status. Reasons of the contract: missing, not_finite, undeclared_unit, unknown_unit,
-    wrong_dimension, beyond_physical, time_back, time_ahead, wrong_shape, other_grid, unknown_category, beyond_dtype. Of
-    the stream: bad_stream, too_many_streams. Of a window: gap. docs/troubleshooting.md says what to do about each.
+    Reasons of framing: too_long, bad_frame, bad_checksum. Reasons of decoding: bad_encoding, wrong_columns, wrong_size,
+    bad_json, no_match, missing_field, not_a_number, bad_time, bad_status; what an instrument says of itself: unstable,
+    overload, underload, not_ready, other_unit. Reasons of the contract: missing, not_finite, undeclared_unit,
+    unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead, wrong_shape, other_grid, unknown_category,
+    beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a window: gap. docs/troubleshooting.md says what to do
+    about each.
     """
 
     reason: str
@@ -51,3 +53,10 @@ class Rejection(NamedTuple):
         if self.todo:
             line += f"; {self.todo}"
         return " ".join(line.split())
+
+
+class Damaged(NamedTuple):
+    """A frame that did not come whole: why, and its bytes as far as they were held."""
+
+    rejection: Rejection
+    raw: bytes

@@ -12,7 +12,8 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, PatternDecode, StatusField, TimeField
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, PatternDecode, StatusField, TimeField
+from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.result import flag_names
 from tests.conformance.third_party import third_party
 from tests.rig import tiny
@@ -41,7 +42,7 @@ def _line(decode, channel, binding, *, length, period_s=None):
     bound = {channel["name"]: binding}
     return Line(
         name="recording", model=tiny.model(manifest), contract=Contract(manifest.channels, bound),
-        framing=make_framing(Framing(), decode.encoding), decoder=make_decoder(decode, bound),
+        framing=make_framing(LinesFraming(), decode.encoding), decoder=make_decoder(decode, bound),
     )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Model
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode
+from edge_runtime.spec.framing import LinesFraming
 from tests.conformance.bundles import opaque_bundle
 from tests.conformance.third_party import third_party
 
@@ -105,7 +106,7 @@ def _fed_line(model: Model, channel: str, way: str, rows: np.ndarray) -> Line:
     decode = CsvDecode(format="csv", columns=columns) if way == "columns" else JsonDecode(format="json")
     line = Line(
         name="l", model=model, contract=Contract(model.manifest.channels, bound),
-        framing=make_framing(Framing(max_bytes=100_000), decode.encoding), decoder=make_decoder(decode, bound),
+        framing=make_framing(LinesFraming(max_bytes=100_000), decode.encoding), decoder=make_decoder(decode, bound),
     )  # fmt: skip
     for at, row in enumerate(rows):
         if way == "columns":

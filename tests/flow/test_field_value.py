@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode, PatternDecode
+from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.reading import Gridded, Reading, Rejection
 
 JSON = JsonDecode(format="json")
@@ -207,8 +208,8 @@ def test_a_binding_is_whole(keys, says):
 
 
 def test_a_line_may_be_as_long_as_a_picture():
-    assert Framing(max_bytes=16 * 1024 * 1024).max_bytes == 16_777_216
-    assert Framing().max_bytes == 4096
+    assert LinesFraming(max_bytes=16 * 1024 * 1024).max_bytes == 16_777_216
+    assert LinesFraming().max_bytes == 4096
 
 
 ANY_JSON = st.recursive(

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_runtime.flow.framing import LineFraming, TooLong, make_framing
-from edge_runtime.spec.binding import Framing
+from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.framing_lines import LineFramer, too_long
+from edge_runtime.spec.framing import LinesFraming
+from edge_runtime.spec.reading import Damaged
 
 LineEnd = Literal["any", "lf", "cr"]
 
@@ -17,7 +19,7 @@ STREAMS = st.lists(st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n", b"\0", b
 )
 
 
-def frames_of(framing: LineFraming, chunks: list[bytes]) -> list[bytes | TooLong]:
+def frames_of(framing: LineFramer, chunks: list[bytes]) -> list[bytes | Damaged]:
     frames = [frame for chunk in chunks for frame in framing.feed(chunk)]
     return frames + framing.flush()
 
@@ -29,25 +31,25 @@ def split_at(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @given(STREAMS, st.sampled_from(["any", "lf", "cr"]), st.lists(st.integers(0, 1000)))
 def test_any_split_gives_the_same_frames(data: bytes, line_end: LineEnd, cuts: list[int]) -> None:
-    whole = frames_of(LineFraming(5, line_end), [data])
-    assert frames_of(LineFraming(5, line_end), [data[i : i + 1] for i in range(len(data))]) == whole
-    assert frames_of(LineFraming(5, line_end), split_at(data, cuts)) == whole
+    whole = frames_of(LineFramer(5, line_end), [data])
+    assert frames_of(LineFramer(5, line_end), [data[i : i + 1] for i in range(len(data))]) == whole
+    assert frames_of(LineFramer(5, line_end), split_at(data, cuts)) == whole
 
 
 @given(STREAMS, st.sampled_from(["any", "lf", "cr"]), st.sampled_from(["little", "big"]), st.lists(st.integers(0, 99)))
 def test_any_split_of_utf16_gives_the_same_frames(
     data: bytes, line_end: LineEnd, order: Literal["little", "big"], cuts: list[int]
 ) -> None:
-    whole = frames_of(LineFraming(6, line_end, 2, order), [data])
-    assert frames_of(LineFraming(6, line_end, 2, order), [data[i : i + 1] for i in range(len(data))]) == whole
-    assert frames_of(LineFraming(6, line_end, 2, order), split_at(data, cuts)) == whole
+    whole = frames_of(LineFramer(6, line_end, 2, order), [data])
+    assert frames_of(LineFramer(6, line_end, 2, order), [data[i : i + 1] for i in range(len(data))]) == whole
+    assert frames_of(LineFramer(6, line_end, 2, order), split_at(data, cuts)) == whole
 
 
 @given(STREAMS)
 def test_frames_are_what_a_plain_reading_of_the_bytes_says(data: bytes) -> None:
     lines = data.replace(b"\r", b"\n").split(b"\n")
-    expected = [line if len(line) <= 5 else TooLong(6) for line in lines if line]
-    assert frames_of(LineFraming(5, "any"), [data]) == expected
+    expected = [line if len(line) <= 5 else too_long(5, "any") for line in lines if line]
+    assert frames_of(LineFramer(5, "any"), [data]) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,18 +57,18 @@ def test_frames_are_what_a_plain_reading_of_the_bytes_says(data: bytes) -> None:
     [("any", [b"a", b"b", b"c", b"d"]), ("lf", [b"a\r", b"b\rc", b"d"]), ("cr", [b"a", b"\nb", b"c\nd"])],
 )
 def test_line_ends(line_end: LineEnd, expected: list[bytes]) -> None:
-    assert LineFraming(9, line_end).feed(b"a\r\nb\rc\nd" + (b"\r" if line_end == "cr" else b"\n")) == expected
+    assert LineFramer(9, line_end).feed(b"a\r\nb\rc\nd" + (b"\r" if line_end == "cr" else b"\n")) == expected
 
 
 def test_a_pair_of_line_ends_split_over_two_chunks_gives_no_extra_line() -> None:
-    framing = LineFraming(9, "any")
+    framing = LineFramer(9, "any")
     assert framing.feed(b"a\r") == [b"a"]
     assert framing.feed(b"\nb\r\n") == [b"b"]
 
 
 def test_a_long_line_is_told_once_and_skipped_to_its_end() -> None:
-    framing = LineFraming(4, "any")
-    assert framing.feed(b"ok\n12345") == [b"ok", TooLong(5)]
+    framing = LineFramer(4, "any")
+    assert framing.feed(b"ok\n12345") == [b"ok", too_long(4, "any")]
     assert framing.discarding
     assert framing.pending_bytes == 0
     assert framing.feed(b"6789" * 1000) == []
@@ -76,22 +78,22 @@ def test_a_long_line_is_told_once_and_skipped_to_its_end() -> None:
 
 
 def test_an_endless_line_is_never_held() -> None:
-    framing = LineFraming(100, "any")
+    framing = LineFramer(100, "any")
     told = [frame for _ in range(1000) for frame in framing.feed(b"x" * 70)]
-    assert told == [TooLong(101)]
+    assert told == [too_long(100, "any")]
     assert framing.pending_bytes == 0
 
 
 @given(STREAMS, st.lists(st.integers(0, 1000)))
 def test_what_is_held_never_passes_the_limit(data: bytes, cuts: list[int]) -> None:
-    framing = LineFraming(5, "any")
+    framing = LineFramer(5, "any")
     for chunk in split_at(data, cuts):
         framing.feed(chunk)
         assert framing.pending_bytes <= 5
 
 
 def test_a_stream_joined_in_the_middle_of_a_line_begins_with_the_next() -> None:
-    framing = LineFraming(9, "any")
+    framing = LineFramer(9, "any")
     framing.restore(discarding=True)
     assert framing.feed(b"1.5,3\r\n2.5,4\r\n") == [b"2.5,4"]
     framing.feed(b"left")
@@ -100,7 +102,7 @@ def test_a_stream_joined_in_the_middle_of_a_line_begins_with_the_next() -> None:
 
 
 def test_the_end_of_a_file_ends_its_last_line() -> None:
-    framing = LineFraming(4, "any")
+    framing = LineFramer(4, "any")
     framing.feed(b"a\nb")
     assert framing.flush() == [b"b"]
     assert framing.flush() == []
@@ -110,15 +112,15 @@ def test_the_end_of_a_file_ends_its_last_line() -> None:
 
 
 def test_utf16_is_cut_at_whole_units_only() -> None:
-    little = make_framing(Framing(), "utf-16-le")
+    little = make_framing(LinesFraming(), "utf-16-le")
     lines = ["21,5 \u0a00", "\u010a", "22"]
     text = f"{lines[0]}\r{lines[1]}\r\n{lines[2]}\n"
     assert little.feed(text.encode("utf-16-le")) == [
         part.encode("utf-16-le") for part in ("21,5 \u0a00", "\u010a", "22")
     ]
-    big = make_framing(Framing(line_end="cr"), "utf-16-be")
+    big = make_framing(LinesFraming(line_end="cr"), "utf-16-be")
     assert big.feed("a\rb\r".encode("utf-16-be")) == ["a".encode("utf-16-be"), "b".encode("utf-16-be")]
 
 
 def test_the_limit_of_the_configuration_is_the_limit() -> None:
-    assert make_framing(Framing(max_bytes=3), "utf-8").feed(b"abc\nabcd\n") == [b"abc", TooLong(4)]
+    assert make_framing(LinesFraming(max_bytes=3), "utf-8").feed(b"abc\nabcd\n") == [b"abc", too_long(3, "any")]

@@ -1,4 +1,5 @@
 import json
+import struct
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.flow import line as module
+from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAM_NUMBERS, MAX_STREAMS, max_streams
 from edge_runtime.flow.window import State, Stream, WindowRule
+from edge_runtime.spec.binding import StructDecode
+from edge_runtime.spec.crc import Crc, crc_function
+from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.reading import Reading
 from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK
 from tests.rig import tiny
@@ -98,6 +103,36 @@ def test_every_refusal_is_counted_by_its_reason_and_the_ledgers_add_up():
     refused = line.take_refused()
     assert len(refused) == 10
     assert all(str(one.rejection).count("\n") == 0 for one in refused)
+
+
+def test_binary_frames_that_came_damaged_are_counted_by_their_reason():
+    crc = Crc(name="crc-16/modbus", byte_order="little")
+    spec = PacketFraming(
+        kind="packet", sync="aa55", payload_bytes=6, crc=crc, crc_covers="payload"
+    )  # fmt: skip
+    decode = StructDecode.model_validate(
+        {"format": "struct", "byte_order": "little", "time": {"field": "t", "format": "unix_s"},
+         "fields": [{"name": "t", "type": "uint32"}, {"name": "a", "type": "int8"}, {"name": "b", "type": "uint8"}]}
+    )  # fmt: skip
+    line = tiny.line(decode=decode)
+    line.framing = make_framing(spec, decode.encoding)
+    check = crc_function(crc.parameters)
+
+    def packet(time, value):
+        body = struct.pack("<IbB", time, value, 5)
+        return b"\xaa\x55" + body + check(body).to_bytes(2, "little")
+
+    damaged = bytearray(packet(1020, 3))
+    damaged[5] ^= 1
+    found = answers(
+        line, packet(1000, 1) + packet(1010, 2) + damaged + packet(1030, 4) + b"\0" + packet(1040, 5), split=3
+    )
+    assert [one.outputs[0].value for one in found] == pytest.approx([1.5, 4.5], abs=1e-6)
+    assert ledger(line)["samples"]["rejected"] == {"bad_checksum": 1, "bad_frame": 1}
+    refused = line.take_refused()
+    assert refused[0].raw == bytes(damaged)
+    line.published(len(found))
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=0)
 
 
 def test_streams_have_windows_and_hysteresis_of_their_own():
@@ -191,7 +226,7 @@ def test_clipped_is_flagged_the_same_whether_the_trained_band_fits_the_scale_or_
     contract = tiny.manifest(inputs=raw["inputs"], variants=raw["variants"])
     found = answers(tiny.line(contract=contract), rows(values))
     sent = [float(f"{value:f}") for value in values]
-    pairs = zip(sent, sent[1:], strict=False)
+    pairs = pairwise(sent)
     beyond = {
         "standardize": lambda a, b: max(abs(np.float32(a / 10)), abs(np.float32(b / 10))) > 3,
         "scale": lambda a, b: max(abs(np.float32(a * -0.1)), abs(np.float32(b * -0.1))) > 3,

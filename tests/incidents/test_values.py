@@ -21,7 +21,8 @@ from edge_runtime.flow.model import Model
 from edge_runtime.run.api import open_bundle
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode
+from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Rejection
 from tests.incidents import made
@@ -38,7 +39,7 @@ def _line(one: Manifest, decode: Any, channels: Mapping[str, ChannelBinding], ru
     model = Model(one, one.variants[0], "d" * 64, run or kinds.constant([1.0]))
     return Line(
         name="made", model=model, contract=Contract(one.channels, channels),
-        framing=make_framing(Framing(), decode.encoding), decoder=make_decoder(decode, channels),
+        framing=make_framing(LinesFraming(), decode.encoding), decoder=make_decoder(decode, channels),
     )  # fmt: skip
 
 

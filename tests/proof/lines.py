@@ -9,7 +9,8 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, JsonDecode, TimeField
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode, TimeField
+from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import parse
 from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS
 
@@ -48,6 +49,6 @@ def _line(bundle, decode, bound, batch_sizes, infer, max_bytes) -> Line:
     served = infer or model(bundle)
     return Line(
         name=bundle.name, model=served, contract=Contract(served.manifest.channels, bound),
-        framing=make_framing(Framing(max_bytes=max_bytes), "utf-8"), decoder=make_decoder(decode, bound),
+        framing=make_framing(LinesFraming(max_bytes=max_bytes), "utf-8"), decoder=make_decoder(decode, bound),
         batch_sizes=batch_sizes,
     )  # fmt: skip

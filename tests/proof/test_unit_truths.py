@@ -12,7 +12,8 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Framing, TimeField
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, TimeField
+from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import parse
 from tests.proof.station import COLUMNS, FROST, STATION, US_UNITS, answers, edited, ledger, refused, rewritten, run
 
@@ -94,7 +95,7 @@ def _int8_bytes(name):
     bound = {c: ChannelBinding(field=COLUMNS[c], unit=unit) for c, unit in (US_UNITS | units).items()}
     line = Line(
         name="frost", model=Model(manifest, manifest.variants[0], "0" * 64, record),
-        contract=Contract(manifest.channels, bound), framing=make_framing(Framing(), "utf-8"),
+        contract=Contract(manifest.channels, bound), framing=make_framing(LinesFraming(), "utf-8"),
         decoder=make_decoder(
             CsvDecode(format="csv", columns="header", time=TimeField(field="time", format="iso8601")), bound
         ),

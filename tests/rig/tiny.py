@@ -11,7 +11,8 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Infer, Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, Framing, JsonDecode, TimeField
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode, TimeField
+from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import Manifest
 
 STEPS = ({"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]},)
@@ -107,7 +108,7 @@ def line(
         name="tiny",
         model=one,
         contract=Contract(one.manifest.channels, channels),
-        framing=make_framing(Framing(max_bytes=200), decode.encoding),
+        framing=make_framing(LinesFraming(max_bytes=200), decode.encoding),
         decoder=make_decoder(decode, channels),
         batch_sizes=sizes,
     )

@@ -11,12 +11,12 @@ from edge_runtime.spec.binding import (
     Correction,
     CsvDecode,
     Decode,
-    Framing,
     JsonDecode,
     PatternDecode,
     StatusField,
     TimeField,
 )
+from edge_runtime.spec.framing import LinesFraming
 
 DAY = dt.date(2025, 1, 28)
 
@@ -31,7 +31,16 @@ def test_decode_is_chosen_by_its_format() -> None:
 
 
 def test_every_key_is_explained() -> None:
-    for model in (Framing, TimeField, StatusField, Correction, ChannelBinding, CsvDecode, JsonDecode, PatternDecode):
+    for model in (
+        LinesFraming,
+        TimeField,
+        StatusField,
+        Correction,
+        ChannelBinding,
+        CsvDecode,
+        JsonDecode,
+        PatternDecode,
+    ):
         for name, field in model.model_fields.items():
             assert name in {"format", "kind"} or field.description, f"{model.__name__}.{name}"
 
@@ -39,10 +48,10 @@ def test_every_key_is_explained() -> None:
 @pytest.mark.parametrize(
     ("model", "keys", "says"),
     [
-        (Framing, {"max_bytes": 0}, "greater than or equal to 1"),
-        (Framing, {"max_bytes": 16_777_217}, "less than or equal to 16777216"),
-        (Framing, {"line_end": "crlf"}, "'any', 'lf' or 'cr'"),
-        (Framing, {"maxbytes": 3}, "Extra inputs"),
+        (LinesFraming, {"max_bytes": 0}, "greater than or equal to 1"),
+        (LinesFraming, {"max_bytes": 16_777_217}, "less than or equal to 16777216"),
+        (LinesFraming, {"line_end": "crlf"}, "'any', 'lf' or 'cr'"),
+        (LinesFraming, {"maxbytes": 3}, "Extra inputs"),
         (TimeField, {"field": "t", "format": "iso"}, "iso8601"),
         (TimeField, {"field": "t", "format": "%H:%M:%S"}, "year, month and day"),
         (TimeField, {"field": "t", "format": "%Y-%m-%d %I:%M"}, "'%I' with '%p'"),
@@ -55,7 +64,6 @@ def test_every_key_is_explained() -> None:
         (Correction, {"b": float("inf"), "date": DAY}, "finite"),
         (Correction, {"date": DAY, "expires": dt.date(2025, 1, 27)}, "lies before"),
         (Correction, {"a": 1.1}, "date"),
-        (ChannelBinding, {"field": "t", "unit": "K", "unit_field": "u"}, "keep one"),
         (ChannelBinding, {"field": ""}, "at least 1 character"),
         (ChannelBinding, {"field": "t", "vocabulary": "mine"}, "ucum"),
         (CsvDecode, {"columns": "header", "separator": ",", "decimal": ","}, "could not be told from a number"),
@@ -69,6 +77,11 @@ def test_every_key_is_explained() -> None:
         (CsvDecode, {"columns": "header", "encoding": "utf8"}, "utf-8"),
         (JsonDecode, {"decimal": ","}, "Extra inputs"),
         (PatternDecode, {"pattern": ""}, "at least 1 character"),
+        (PatternDecode, {}, "exactly one of pattern and preset"),
+        (PatternDecode, {"pattern": "{m:number}", "preset": "mt-sics"}, "exactly one of pattern and preset"),
+        (PatternDecode, {"preset": "mt-sics", "refuse": {"overload": ["OL"]}}, "has its own refuse"),
+        (PatternDecode, {"pattern": "{m:number}", "refuse": {"heavy": ["OL"]}}, "'unstable', 'overload'"),
+        (PatternDecode, {"preset": "mettler"}, "'mt-sics'"),
     ],
 )
 def test_refusals(model: Any, keys: dict[str, Any], says: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.device_config import DeviceConfig
 from edge_runtime.spec.toml_text import parse_toml, validate
 
@@ -30,9 +31,10 @@ def keys(schema: dict, name: str) -> set[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "Framing", "CsvDecode", "JsonDecode"),
-        *("PatternDecode", "TimeField", "StatusField", "ChannelBinding", "Correction", "StandardOutput"),
-        *("JsonLinesFile", "JournalConfig", "DeadLetters"),
+        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode"),
+        *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
+        *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
+        *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "JournalConfig", "DeadLetters"),
     ],
 )
 def test_every_key_is_in_the_documentation(name: str) -> None:
@@ -56,3 +58,24 @@ def test_it_is_frozen_and_survives_json() -> None:
         config.profile = "other"
     again = DeviceConfig.model_validate_json(json.dumps(config.model_dump(mode="json", by_alias=True)))
     assert again == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"decode": {"format": "struct", "byte_order": "little", "fields": [{"type": "int8"}]}},
+            "cobs, slip or packet",
+        ),
+        ({"decode": {"format": "nmea", "sentence": "MWV"}}, 'write framing = { kind = "nmea" }'),
+        (
+            {"framing": {"kind": "slip"}, "source": {"kind": "serial", "port": "/dev/ttyS0", "flow": "xonxoff"}},
+            "0x11 and 0x13",
+        ),
+    ],
+)
+def test_a_framing_suits_its_decoder_and_its_link(changes: dict, says: str) -> None:
+    raw = parse_toml(BLOCKS[0].encode(), "docs")
+    raw["line"][0] |= changes
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        validate(DeviceConfig, raw, "docs", "")

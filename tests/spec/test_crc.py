@@ -1,0 +1,77 @@
+"""CRC parameters: each name against its catalogue's check value, and no wrong set can be loaded."""
+
+import binascii
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from edge_runtime.spec.crc import CATALOGUE, CHECK_INPUT, Crc, CrcName, Parameters, crc_function
+
+MODBUS: dict[str, Any] = {
+    "width": 16, "poly": 0x8005, "init": 0xFFFF, "refin": True, "refout": True, "xorout": 0, "check": 0x4B37,
+    "byte_order": "little",
+}  # fmt: skip
+
+
+def _bit_by_bit(parameters: Parameters, data: bytes) -> int:
+    """The definition, one bit at a time, for an oracle."""
+    width, poly, register, refin, refout, xorout = parameters
+    for byte in data:
+        bits = f"{byte:08b}"
+        for bit in bits[::-1] if refin else bits:
+            top = register >> (width - 1)
+            register = (register << 1) & ((1 << width) - 1)
+            if top != int(bit):
+                register ^= poly
+    return (int(f"{register:0{width}b}"[::-1], 2) if refout else register) ^ xorout
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_each_name_gives_its_check_value(name: CrcName) -> None:
+    parameters, check = CATALOGUE[name]
+    assert crc_function(parameters)(CHECK_INPUT) == check
+
+
+@given(
+    st.sampled_from([8, 16, 24, 32]).flatmap(
+        lambda width: st.builds(
+            Parameters, st.just(width), *[st.integers(0, (1 << width) - 1)] * 2, st.booleans(), st.booleans(),
+            st.integers(0, (1 << width) - 1),
+        )
+    ),
+    st.binary(max_size=40),
+)  # fmt: skip
+def test_any_parameters_give_what_the_definition_says(parameters: Parameters, data: bytes) -> None:
+    assert crc_function(parameters)(data) == _bit_by_bit(parameters, data)
+
+
+@given(st.binary(max_size=40), st.integers(0, 0xFFFF), st.integers(0, 0xFFFF))
+def test_what_python_has_in_c_is_the_same(data: bytes, init: int, xorout: int) -> None:
+    parameters = Parameters(16, 0x1021, init, refin=False, refout=False, xorout=xorout)
+    assert crc_function(parameters)(data) == _bit_by_bit(parameters, data)
+    assert crc_function(CATALOGUE["crc-32"][0])(data) == binascii.crc32(data)
+
+
+def test_parameters_spelled_out_are_the_named_ones() -> None:
+    assert Crc(**MODBUS).parameters == Crc(name="crc-16/modbus", byte_order="little").parameters
+    assert Crc(name="crc-8").byte_order is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"check": 0x4B38}, "these parameters give 0x4B37"),
+        ({"init": 0}, "check is 0x4B37, and these parameters give 0xBB3D"),
+        ({"check": None}, "needs its name, or width"),
+        ({"name": "crc-16/modbus"}, "keep one"),
+        ({"byte_order": None}, "never guessed"),
+        ({"poly": 0x18005}, "more than the 16 bits"),
+        ({"width": 12}, "8, 16, 24 or 32"),
+    ],
+)
+def test_a_wrong_set_is_refused(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        Crc(**MODBUS | changes)
