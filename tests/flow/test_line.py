@@ -1,5 +1,6 @@
 import json
 import struct
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
