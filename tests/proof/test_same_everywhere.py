@@ -24,8 +24,8 @@ from edge_runtime.bundle.golden import Goldens, decode
 from edge_runtime.errors import SampleRefused
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.run.api import OpenModel, Sample
-from edge_runtime.run.goldens import passage
-from edge_runtime.spec.result import Answer
+from edge_runtime.run.goldens import begin, passage
+from edge_runtime.spec.result import RESTARTED, Answer
 from edge_runtime.spec.sink import StandardOutput
 from tests.proof import kinds_streams as kinds
 from tests.proof.lines import model
@@ -198,3 +198,19 @@ def test_stored_cases_of_a_state_served_as_streams_give_the_answers_of_the_boot(
     assert [one["stream"] for one in given] == [one["stream"] for one in served[-cases:]]
     assert last == _of_window(given)
     assert [one["loss"]["value"] for one in last] == stored.answers["loss"].tolist()
+
+
+@pytest.mark.parametrize("bundle", [FROST, kinds.DIGITS, kinds.GRU], ids=lambda bundle: bundle.name)
+def test_cases_begun_once_for_all_batch_sizes_end_as_those_taken_whole(bundle):
+    subject = model(bundle)
+    stored = decode((bundle / subject.variant.goldens).read_bytes(), subject=subject.variant.goldens)
+    sizes = subject.manifest.batch_sizes
+    begun = begin(subject, stored, sizes)
+    assert begun.samples == (0 if subject.manifest.state else subject.manifest.length - 1)
+    for size in sizes:
+        whole, ended = passage(subject, stored, size), passage(subject, stored, size, begun)
+        for there, given in ((whole.tensors, ended.tensors), (whole.outputs, ended.outputs)):
+            assert {name: one.tobytes() for name, one in there.items()} == {
+                name: one.tobytes() for name, one in given.items()
+            }
+        assert [one._replace(flags=one.flags & ~RESTARTED) for one in ended.answers] == list(whole.answers)
