@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -59,6 +59,7 @@ def test_a_status_that_is_a_number() -> None:
 
 @pytest.mark.parametrize("kind", get_args(PackedDtype))
 @pytest.mark.parametrize("order", ["little", "big"])
+@settings(deadline=None)
 @given(data=st.data())
 def test_each_type_in_both_orders_as_numpy_reads_it(kind: PackedDtype, order: str, data: st.DataObject) -> None:
     dtype = np.dtype(kind).newbyteorder("<" if order == "little" else ">")
@@ -73,6 +74,7 @@ def test_each_type_in_both_orders_as_numpy_reads_it(kind: PackedDtype, order: st
     assert read.values[1].dtype == np.dtype(kind)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40).filter(lambda frame: len(frame) != 15))
 def test_a_frame_of_another_size_is_refused(frame: bytes) -> None:
     refused = decoder().decode(frame)

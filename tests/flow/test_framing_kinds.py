@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -93,6 +93,7 @@ KINDS = [
     Kind("fixed", {"kind": "packet", "sync": "7e", "payload_bytes": 6, "crc": CRC, "crc_covers": "packet"}, _fixed,
          _BYTES.map(lambda data: (data + bytes(6))[:6])),
 ]  # fmt: skip
+EXAMPLES = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
 
@@ -119,6 +120,7 @@ def is_subsequence(few: Sequence[bytes], many: Sequence[bytes]) -> bool:
 
 
 @kinds
+@EXAMPLES
 @given(data=st.data())
 def test_what_was_sent_comes_in_any_split(kind: Kind, data: st.DataObject) -> None:
     payloads = sent(kind, data)
@@ -130,6 +132,7 @@ def test_what_was_sent_comes_in_any_split(kind: Kind, data: st.DataObject) -> No
 
 
 @kinds
+@EXAMPLES
 @given(data=st.data())
 def test_any_split_of_any_bytes_gives_the_same(kind: Kind, data: st.DataObject) -> None:
     pieces = st.one_of(kind.payloads.map(kind.send), kind.payloads.map(lambda p: kind.send(p)[1:]), _BYTES,
@@ -142,6 +145,7 @@ def test_any_split_of_any_bytes_gives_the_same(kind: Kind, data: st.DataObject) 
 
 
 @kinds
+@EXAMPLES
 @given(data=st.data())
 def test_garbage_before_costs_one_frame_at_most(kind: Kind, data: st.DataObject) -> None:
     payloads = sent(kind, data, least=2)
@@ -156,6 +160,7 @@ def test_garbage_before_costs_one_frame_at_most(kind: Kind, data: st.DataObject)
 
 @kinds
 @pytest.mark.parametrize("fault", ["lost", "doubled", "stray", "flipped"])
+@EXAMPLES
 @given(data=st.data())
 def test_one_byte_costs_one_frame_at_most_and_is_told(kind: Kind, fault: str, data: st.DataObject) -> None:
     payloads = sent(kind, data, least=1)
@@ -333,7 +338,7 @@ def test_what_a_length_may_count(counts: str) -> None:
     assert framer.feed(b"\xb5\x62\x01\x07" + bytes([value]) + b"data" + bytes([crc])) == [b"\x01\x07data"]
 
 
-@settings(max_examples=200)
+@EXAMPLES
 @given(st.binary(max_size=600))
 def test_the_sender_of_these_tests_stuffs_as_the_paper_says(data: bytes) -> None:
     stuffed = _stuff_cobs(data)

@@ -4,7 +4,7 @@ import binascii
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -35,6 +35,7 @@ def test_each_name_gives_its_check_value(name: CrcName) -> None:
     assert crc_function(parameters)(CHECK_INPUT) == check
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([8, 16, 24, 32]).flatmap(
         lambda width: st.builds(
@@ -48,6 +49,7 @@ def test_any_parameters_give_what_the_definition_says(parameters: Parameters, da
     assert crc_function(parameters)(data) == _bit_by_bit(parameters, data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40), st.integers(0, 0xFFFF), st.integers(0, 0xFFFF))
 def test_what_python_has_in_c_is_the_same(data: bytes, init: int, xorout: int) -> None:
     parameters = Parameters(16, 0x1021, init, refin=False, refout=False, xorout=xorout)
