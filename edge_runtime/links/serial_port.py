@@ -8,6 +8,8 @@ import contextlib
 import errno
 import os
 import socket
+import struct
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,9 +20,10 @@ from serial.tools import list_ports  # type: ignore[import-untyped]
 from edge_runtime.spec.source import SerialMatch, SerialSource
 
 try:
+    import fcntl
     import grp
     import termios
-except ImportError:  # Windows has neither
+except ImportError:  # Windows has none of them
     _TERMINAL_ERRORS: tuple[type[Exception], ...] = ()
     _group_name: Callable[[int], str] | None = None
 else:
@@ -34,6 +37,9 @@ MAX_READ_BYTES = 65_536
 """A bound on one read; a tty holds 4 KiB, a TCP serial server may hold more."""
 READ_TIMEOUT_S = 0.1
 """How long a read waits: short enough that a stop is prompt where a read cannot be cancelled."""
+WRITE_TIMEOUT_S = 2.0
+"""How long a command waits for a flow control that never lets it out."""
+_TIOCGICOUNT = 0x545D  # Linux, include/uapi/asm-generic/ioctls.h; Python has no name for it
 
 _FAILURES: tuple[type[Exception], ...] = (OSError, TypeError, ValueError, *_TERMINAL_ERRORS)
 _PARITY = {"none": serial.PARITY_NONE, "even": serial.PARITY_EVEN, "odd": serial.PARITY_ODD}
@@ -67,6 +73,16 @@ class PortState(NamedTuple):
     holders: str
 
 
+class LineErrors(NamedTuple):
+    """What the driver counted on the line: the fields of Linux's serial_icounter_struct that tell of trouble."""
+
+    framing: int
+    overrun: int
+    parity: int
+    breaks: int
+    buffer_overrun: int
+
+
 class SerialPort:
     """An open port. ``read`` and ``close`` belong to one thread; only ``cancel`` may be called from another."""
 
@@ -98,6 +114,28 @@ class SerialPort:
             return first + bytes(self._port.read(min(self._port.in_waiting, MAX_READ_BYTES - 1)))
         except _FAILURES as error:
             return self._lose_after(first, error)
+
+    def write(self, data: bytes) -> None:
+        """Send all of ``data``. Raises LinkLost."""
+        if self._lost is not None:
+            raise LinkLost(self._lost)
+        try:
+            self._port.write(data)
+        except serial.SerialTimeoutException as error:
+            msg = f"{self.name}: takes nothing for {WRITE_TIMEOUT_S:g} s; check flow control and the cable"
+            raise LinkLost(msg) from error
+        except _FAILURES as error:
+            raise LinkLost(self._sentence(error)) from error
+
+    def line_errors(self) -> LineErrors | None:
+        """What the driver counted since it was loaded; ``None`` where there is no UART, or no such count."""
+        if sys.platform != "linux":
+            return None
+        # ENOTTY comes from a pseudo-terminal, a TCP server, a driver without counters.
+        with contextlib.suppress(*_FAILURES, AttributeError):
+            counters = struct.unpack("20i", fcntl.ioctl(self._port.fileno(), _TIOCGICOUNT, bytes(80)))
+            return LineErrors(*counters[6:11])
+        return None
 
     def cancel(self) -> None:
         """Let a waiting ``read`` return at once."""
@@ -150,6 +188,7 @@ def open_port(spec: SerialSource) -> SerialPort:
             parity=_PARITY[spec.parity],
             stopbits=spec.stopbits,
             timeout=READ_TIMEOUT_S,
+            write_timeout=WRITE_TIMEOUT_S,
             xonxoff=spec.flow == "xonxoff",
             rtscts=spec.flow == "rtscts",
             exclusive=True,

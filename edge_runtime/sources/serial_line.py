@@ -5,13 +5,19 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from edge_runtime.links.serial_port import LinkAbsent, LinkLost, SerialPort, open_port
+from edge_runtime.flow.quoting import quote
+from edge_runtime.links.serial_port import LineErrors, LinkAbsent, LinkLost, SerialPort, open_port
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk
 from edge_runtime.sources.reader import ChunkQueue, ReaderThread
-from edge_runtime.spec.source import SerialSource
+from edge_runtime.spec.source import Identify, SerialSource
 
 FIRST_WAIT_S = 0.1
 """The first retry comes soon: a replugged adapter is back within a second."""
+IDENTIFY_NS = 2_000_000_000
+"""How long the answer to ``identify`` may take: SCPI instruments answer *IDN? at once, but some wake up first."""
+_ANSWER_BYTES = 4096
+COUNT_NS = 1_000_000_000
+"""How often the errors on the line are counted."""
 
 
 def _jitter() -> float:
@@ -46,6 +52,7 @@ class SerialLine:
         self._link: SerialPort | None = None
         self._wake = threading.Event()
         self._status = "not started"
+        self._line_errors = ""
 
     @property
     def ended(self) -> bool:
@@ -75,8 +82,8 @@ class SerialLine:
         return None
 
     def status(self) -> str:
-        """One plain sentence."""
-        return self._status
+        """One plain sentence, and another where the line itself has errors."""
+        return self._status + self._line_errors
 
     def stop(self) -> None:
         """Cancel, close and wait for the thread; idempotent."""
@@ -93,7 +100,7 @@ class SerialLine:
         while not stopping.is_set():
             heard = False
             try:
-                link = self._link = self._open_link(self._spec)
+                link = self._link = self._open()
             except LinkAbsent as error:
                 self._say(f"waiting: {error}")
             else:
@@ -110,9 +117,18 @@ class SerialLine:
         since = datetime.fromtimestamp(self._wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         settled_ns = self._mono_ns() + self._spec.settle_ms * 1_000_000
         self._say(f"{link.name} open since {since}")
-        fresh = True
+        fresh, poll = True, self._spec.poll
         try:
+            before = link.line_errors()
+            ask_ns, count_ns = settled_ns, settled_ns
             while not self._thread.stopping.is_set():
+                now_ns = self._mono_ns()
+                if poll is not None and now_ns >= ask_ns:
+                    link.write(poll.send.encode("latin-1"))
+                    ask_ns = max(ask_ns + round(poll.every_s * 1e9), now_ns)
+                if before is not None and now_ns >= count_ns:
+                    self._line_errors = _line_error_words(before, link.line_errors() or before)
+                    count_ns = now_ns + COUNT_NS
                 data = link.read()
                 if not data:
                     continue
@@ -129,7 +145,47 @@ class SerialLine:
             link.close()
         return not fresh
 
+    def _open(self) -> SerialPort:
+        """Open the port; it is closed again, and LinkAbsent raised, where another instrument answers."""
+        link = self._open_link(self._spec)
+        if self._spec.identify is not None:
+            refused = self._identify(link, self._spec.identify)
+            if refused:
+                link.close()
+                raise LinkAbsent(refused)
+        return link
+
+    def _identify(self, link: SerialPort, identify: Identify) -> str:
+        """Ask who is there, once it has settled: why it is not who is expected, or nothing."""
+        answer = b""
+        settled_ns = self._mono_ns() + self._spec.settle_ms * 1_000_000
+        try:
+            while self._mono_ns() < settled_ns and not self._thread.stopping.is_set():
+                link.read()
+            link.write(identify.send.encode("latin-1"))
+            until_ns = self._mono_ns() + IDENTIFY_NS
+            while self._mono_ns() < until_ns and not self._thread.stopping.is_set():
+                answer = (answer + link.read())[-_ANSWER_BYTES:]
+                # Whole lines alone: half a serial number may be that of another instrument.
+                whole = answer[: max(answer.rfind(b"\n"), answer.rfind(b"\r")) + 1]
+                if identify.expect.encode("latin-1") in whole:
+                    return ""
+        except LinkLost as error:
+            return str(error)
+        found = quote(answer.strip().decode("latin-1")) if answer else "nothing"
+        asked = quote(identify.send.strip())
+        return f"{link.name}: answers {found} to {asked}, not {quote(identify.expect)}; plug in that instrument"
+
     def _say(self, sentence: str) -> None:
         if sentence != self._status:
             self._status = sentence
             self._wake.set()
+
+
+def _line_error_words(before: LineErrors, after: LineErrors) -> str:
+    """What the driver counted since the port was opened, or nothing."""
+    counts = [(late - early, name) for early, late, name in zip(before, after, LineErrors._fields, strict=True)]
+    told = ", ".join(f"{count} {name.replace('_', ' ')}" for count, name in counts if count)
+    return (
+        f" Errors on the line since then: {told}; check baud rate, parity, flow control and the cable." if told else ""
+    )

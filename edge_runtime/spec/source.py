@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 MIN_QUEUE_BYTES = 65_536
 """One read at most; a smaller queue could not hold what a single read brings."""
@@ -34,6 +34,28 @@ class SerialMatch(BaseModel):
             msg = "match is empty and would take any port; give at least one of vid, pid, serial_number, interface"
             raise ValueError(msg)
         return self
+
+
+Command = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[\x01-\xff]*$")]
+"""What is written to a port, its line end included: TOML's "\\r\\n" and "\\u001b"."""
+
+
+class Identify(BaseModel):
+    """A question at each open whose answer shows that the right instrument is plugged in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    send: Command = Field("*IDN?\n", description="The question, with its line end; SCPI's own by default.")
+    expect: Command = Field(description="A text that a line of the answer must have in it, such as the serial number.")
+
+
+class Poll(BaseModel):
+    """A question that is written again and again, for an instrument that sends nothing by itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    send: Command = Field(description="The question, with its line end: 'READ?\\n' for SCPI, 'SI\\r\\n' for MT-SICS.")
+    every_s: float = Field(ge=0.1, le=86_400, allow_inf_nan=False, description="Seconds from one question to the next.")
 
 
 class SerialSource(BaseModel):
@@ -68,6 +90,10 @@ class SerialSource(BaseModel):
         le=60_000,
         description="What arrives this long after an open is thrown away: boot messages of a restarted board.",
     )
+    identify: Identify | None = Field(
+        None, description="A question at each open; a port with another instrument behind it is not read."
+    )
+    poll: Poll | None = Field(None, description="A question written again and again. Without it nothing is written.")
     reopen_max_s: float = Field(
         1.0,
         gt=0,

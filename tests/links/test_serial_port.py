@@ -1,6 +1,7 @@
 import errno
 import os
 import socket
+import struct
 import subprocess
 import sys
 import termios
@@ -11,7 +12,16 @@ import pytest
 import serial
 
 from edge_runtime.links import serial_port
-from edge_runtime.links.serial_port import LinkAbsent, LinkLost, SerialPort, describe, known_ports, open_port, resolve
+from edge_runtime.links.serial_port import (
+    LineErrors,
+    LinkAbsent,
+    LinkLost,
+    SerialPort,
+    describe,
+    known_ports,
+    open_port,
+    resolve,
+)
 from edge_runtime.spec.source import SerialMatch, SerialSource
 from tests.rig.pty_device import PtyDevice
 from tests.rig.tcp_device import TcpDevice
@@ -168,9 +178,10 @@ def test_a_busy_port_names_its_holder(device):
 class Scripted:
     """Stands in for pyserial's port: each call does what the script says."""
 
-    def __init__(self, open_error=None, read_error=None):
+    def __init__(self, open_error=None, read_error=None, write_error=None):
         self.open_error = open_error
         self.read_error = read_error
+        self.write_error = write_error
         self.order = []
 
     def __setattr__(self, key, value):
@@ -189,6 +200,9 @@ class Scripted:
 
     def read(self, _size):
         raise self.read_error
+
+    def write(self, _data):
+        raise self.write_error
 
     def close(self):
         raise TypeError
@@ -253,6 +267,7 @@ def test_lines_are_set_before_the_open_and_the_options_pass(monkeypatch):
         "parity": "E",
         "stopbits": 2,
         "timeout": 0.1,
+        "write_timeout": 2.0,
         "xonxoff": True,
         "rtscts": False,
         "exclusive": True,
@@ -370,3 +385,41 @@ def test_one_write_is_one_read(device):
     device.write(b"0123456789" * 10)
     assert port.read() == b"0123456789" * 10
     port.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the counters are Linux's")
+def test_the_drivers_counters(device, monkeypatch):
+    port = open_port(spec_of(device))
+    assert port.line_errors() is None  # a pseudo-terminal has none
+    # cts, dsr, rng, dcd, rx, tx, frame, overrun, parity, brk, buf_overrun, nine reserved
+    counters = struct.pack("20i", 1, 2, 3, 4, 5, 6, 70, 80, 90, 100, 110, *range(9))
+    monkeypatch.setattr(serial_port.fcntl, "ioctl", lambda *_: counters)
+    assert port.line_errors() == LineErrors(framing=70, overrun=80, parity=90, breaks=100, buffer_overrun=110)
+    port.close()
+    assert port.line_errors() is None
+
+
+def test_what_is_written_arrives(device):
+    port = open_port(spec_of(device))
+    port.write(b"*IDN?\n")
+    assert device.read() == b"*IDN?\n"
+    device.unplug()
+    with pytest.raises(LinkLost, match="the device is gone"):
+        port.write(b"*IDN?\n")
+    port.close()
+
+
+def test_a_write_that_flow_control_holds_back_is_a_lost_link(device):
+    port = SerialPort(Scripted(write_error=serial.SerialTimeoutException("Write timeout")), str(device.link))
+    with pytest.raises(LinkLost, match="takes nothing for 2 s; check flow control and the cable"):
+        port.write(b"x")
+
+
+def test_a_trace_of_every_byte(device, tmp_path):
+    trace = tmp_path / "trace.txt"
+    port = open_port(SerialSource(port=f"spy://{device.link}?file={trace}"))
+    device.write(b"21.5\n")
+    assert port.read() == b"21.5\n"
+    port.close()
+    port._port.formatter.output.close()  # pyserial leaves it to the end of the process
+    assert "31 2E 35 0A" in trace.read_text()

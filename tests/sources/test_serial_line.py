@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from edge_runtime.errors import InternalError
-from edge_runtime.links.serial_port import LinkAbsent, LinkLost
+from edge_runtime.links.serial_port import LineErrors, LinkAbsent, LinkLost
 from edge_runtime.sources.serial_line import SerialLine
 from edge_runtime.spec.source import MIN_QUEUE_BYTES, SerialSource
 from tests.rig.clock import HandClock
@@ -235,11 +235,84 @@ class FlakyLink:
         msg = "COM3: the device is gone"
         raise LinkLost(msg)
 
+    def line_errors(self):
+        return None
+
     def cancel(self):
         pass
 
     def close(self):
         pass
+
+
+def test_only_the_instrument_that_answers_as_expected_is_read(device, start):
+    rig = start(spec_of(device, identify={"expect": "34461A,MY5"}))
+    for answer, found in (
+        (b"HP,3458A\r\n", "'HP,3458A'"),
+        (b"KEYSIGHT,34461A,MY5", "'KEYSIGHT,34461A,MY5'"),
+        (b"", "nothing"),
+    ):
+        assert device.read() == b"*IDN?\n"
+        if answer:
+            device.write(answer)
+        told = f"waiting: {device.link}: answers {found} to '*IDN?', not '34461A,MY5'; plug in that instrument"
+        until(lambda told=told: rig.clock.advance(0.5) or rig.line.status() == told, rig.wake, told)
+    assert device.read() == b"*IDN?\n"
+    device.write(b"KEYSIGHT,34461A,MY5,3\n")
+    rig.until_open()
+    device.write(b"+1.5E0\n")
+    rig.until_bytes(7)
+    assert rig.data == b"+1.5E0\n"
+    assert rig.line.reopened == 0
+
+
+def test_a_port_that_is_lost_while_it_is_asked_is_opened_again(device, start):
+    rig = start(spec_of(device, identify={"expect": "34461A"}))
+    device.read()
+    device.unplug()
+    rig.until_said("waiting: ")
+    device.replug()
+    assert device.read() == b"*IDN?\n"
+    device.write(b"KEYSIGHT,34461A\n")
+    rig.until_open()
+
+
+def test_a_question_is_asked_again_and_again(device, start):
+    reads, asked = [], []
+
+    def open_link(spec):
+        port = Watched(spec, reads)
+        write = port.write
+        port.write = lambda data: (asked.append(data), write(data))
+        return port
+
+    rig = start(spec_of(device, settle_ms=500, poll={"send": "READ?\r\n", "every_s": 60}), open_link=open_link)
+    rig.until_open()
+    for times, after_s in enumerate((0.5, 60, 600, 60)):  # what was missed is not made up for
+        turns = len(reads)
+        until(lambda turns=turns: len(reads) > turns + 2, rig.wake, "turns without a question")
+        assert asked == [b"READ?\r\n"] * times
+        rig.clock.advance(after_s)
+        assert device.read() == b"READ?\r\n"
+        device.write(b"%d\n" % times)
+        rig.until_bytes(2 * times + 2)
+    assert rig.data == b"0\n1\n2\n3\n"
+
+
+def test_errors_on_the_line_are_told_from_the_open_on(device, start):
+    counts = [LineErrors(7, 0, 5, 0, 0)]
+
+    def open_link(spec):
+        port = Watched(spec, [])
+        port.line_errors = lambda: counts[-1]
+        return port
+
+    rig = start(spec_of(device), open_link=open_link)
+    rig.until_open()
+    assert "Errors" not in rig.line.status()
+    counts.append(LineErrors(9, 0, 5, 0, 1))
+    rig.clock.advance(1)
+    rig.until_said(" Errors on the line since then: 2 framing, 1 buffer overrun; check baud rate, parity, flow control")
 
 
 def test_waits_grow_while_nothing_is_heard():

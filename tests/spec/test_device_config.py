@@ -31,7 +31,7 @@ def keys(schema: dict, name: str) -> set[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode"),
+        *("LineConfig", "SerialSource", "SerialMatch", "Identify", "Poll", "ReplaySource", "CsvDecode", "JsonDecode"),
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
         *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "JournalConfig", "DeadLetters"),

@@ -25,6 +25,13 @@ def test_kind_picks_the_variant():
         ({"kind": "serial", "port": "COM3", "baudrate": 9600}, "baudrate"),
         ({"kind": "serial", "port": "COM3", "queue_bytes": 1}, "65536"),
         ({"kind": "serial", "port": "COM3", "reopen_max_s": float("inf")}, "finite"),
+        (
+            {"kind": "serial", "port": "COM3", "poll": {"send": "SI\r\n", "every_s": 0.01}},
+            "greater than or equal to 0.1",
+        ),
+        ({"kind": "serial", "port": "COM3", "poll": {"send": "SI \u20ac", "every_s": 1}}, "pattern"),
+        ({"kind": "serial", "port": "COM3", "poll": {"send": "", "every_s": 1}}, "at least 1 character"),
+        ({"kind": "serial", "port": "COM3", "identify": {"send": "*IDN?"}}, "expect"),
         ({"kind": "replay", "path": "a", "speed": 0}, "greater than 0"),
         ({"kind": "replay", "path": "a", "speed": "fast"}, "max"),
         ({"kind": "mqtt"}, "'serial', 'stdin', 'replay'"),
