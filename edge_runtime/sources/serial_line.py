@@ -125,7 +125,8 @@ class SerialLine:
                 now_ns = self._mono_ns()
                 if poll is not None and now_ns >= ask_ns:
                     link.write(poll.send.encode("latin-1"))
-                    ask_ns = max(ask_ns + round(poll.every_s * 1e9), now_ns)
+                    every_ns = round(poll.every_s * 1e9)
+                    ask_ns = ask_ns + every_ns if ask_ns + every_ns > now_ns else now_ns + every_ns
                 if before is not None and now_ns >= count_ns:
                     self._line_errors = _line_error_words(before, link.line_errors() or before)
                     count_ns = now_ns + COUNT_NS
