@@ -162,6 +162,8 @@ class Line:
             return
         judged = self._contract.judge(reading, stream, time_ns)
         if type(judged) is Rejection:
+            if judged.reason == "missing" and self._decoder is not None:
+                judged = self._decoder.explain_missing(raw, judged)
             self._reject(judged, name, raw)
             return
         if stream is None:

@@ -118,7 +118,7 @@ def test_machine_temperature_in_the_wrong_unit_says_which_one_fits():
 
 
 @pytest.mark.parametrize(
-    ("file", "period_s", "back", "breaks"), [("nab_mt.csv", 300.0, 12, 0), ("nab_amb.csv", 3600.0, 0, 5)]
+    ("file", "period_s", "back", "breaks"), [("nab_mt.csv", 300.0, 12, 0), ("nab_amb.csv", 3600.0, 0, 10)]
 )
 def test_a_real_clock_in_degrees_fahrenheit_adds_up(file, period_s, back, breaks, tell):
     path = third_party("nab", file)

@@ -229,13 +229,12 @@ def test_clipped_is_flagged_the_same_whether_the_trained_band_fits_the_scale_or_
     contract = tiny.manifest(inputs=raw["inputs"], variants=raw["variants"])
     found = answers(tiny.line(contract=contract), rows(values))
     sent = [float(f"{value:f}") for value in values]
-    pairs = pairwise(sent)
     beyond = {
         "standardize": lambda a, b: max(abs(np.float32(a / 10)), abs(np.float32(b / 10))) > 3,
         "scale": lambda a, b: max(abs(np.float32(a * -0.1)), abs(np.float32(b * -0.1))) > 3,
         "difference": lambda a, b: abs(np.float32(b - a)) > 3,
     }
-    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairs]
+    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairwise(sent)]
 
 
 def test_an_answer_at_an_end_of_its_int8_scale_is_flagged_clipped():
