@@ -27,7 +27,8 @@ class Conversions(NamedTuple):
     ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
     ``word`` gives a category's word, a base64 text or a file's name, ``None`` for missing, or raises ValueError;
-    ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers.
+    ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers;
+    ``hint`` says what to do about a raw field that is not what was expected, in words.
     """
 
     place: str
@@ -38,6 +39,7 @@ class Conversions(NamedTuple):
     word: Callable[[Any], str | None]
     columns_of: Callable[[str, int], Getter] | None = None
     array: Callable[[Any], Value] = row_list
+    hint: Callable[[Any, str], str] = lambda _raw, _expected: ""
 
 
 class _Part(NamedTuple):
@@ -177,7 +179,7 @@ def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], convers
     part = refused[0]
     raw = part.get(row)
     subject = f"{conversions.place} {part.field!r}"
-    return Rejection("not_a_number", subject, part.shown(raw), part.expected, _hint(raw, conversions))
+    return Rejection("not_a_number", subject, part.shown(raw), part.expected, conversions.hint(raw, part.expected))
 
 
 def _is_readable(row: Row, part: _Part, grid: _Part | None) -> bool:
@@ -257,14 +259,3 @@ def _make_status(
         return Rejection("bad_status", subject, _found(raw), expected)
 
     return check_status
-
-
-def _hint(raw: Any, conversions: Conversions) -> str:
-    """What to do about a cell that is no number, for who wrote the device file; the other formats have no such keys."""
-    if conversions.place != "column" or not isinstance(raw, str):
-        return ""
-    if not any(one.isdigit() for one in raw):
-        return "if it means that there is no value, list it in decode.missing"
-    if "," in raw and "comma" not in conversions.number_expected:
-        return 'if its comma is the decimal mark, set decode.decimal = ","'
-    return "look at what the sender writes there: a number alone, its unit stands in device.toml"

@@ -23,6 +23,9 @@ class Decoder(Protocol):
     def columns(self) -> tuple[str, ...] | None:
         """The CSV columns in force, for the journal; ``None`` before a header and for the other formats."""
 
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
+        """Say of a channel that was refused as missing where this frame does not even have its field, and what it has."""
+
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Take up the columns of a former run; ignored where they are fixed or lack a bound field."""
 

@@ -78,6 +78,10 @@ class CsvDecoder:
         """The columns in force, or ``None`` before a header."""
         return self._columns
 
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
+        """A row without a bound column never gets this far."""
+        return refused
+
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Take up a header of a former run; a fixed list, or a header that lacks a bound field, is left as it is."""
         if self._decode.columns == "header" and columns is not None:
@@ -117,6 +121,7 @@ class CsvDecoder:
             number_expected="a number" if self._decode.decimal == "." else "a number with a decimal comma",
             word=make_word(self._decode.missing),
             columns_of=lambda field, count: itemgetter(slice(index[field], index[field] + count)),
+            hint=_hint,
         )
         self._assemble = make_assemble(
             self._decode, self._channels, lambda field: itemgetter(index[field]), conversions, self._files
@@ -210,3 +215,14 @@ def make_number(missing_texts: Sequence[str], decimal: DecimalMark) -> Callable[
         return float(cell)
 
     return number
+
+
+def _hint(raw: object, expected: str) -> str:
+    """What to do about a cell that is no number, for who wrote the device file."""
+    if not isinstance(raw, str):
+        return ""
+    if not any(one.isdigit() for one in raw):
+        return "if it means that there is no value, list it in decode.missing"
+    if "," in raw and "comma" not in expected:
+        return 'if its comma is the decimal mark, set decode.decimal = ","'
+    return "look at what the sender writes there: a number alone, its unit stands in device.toml"

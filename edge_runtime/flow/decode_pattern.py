@@ -111,6 +111,10 @@ class PatternDecoder:
         """A pattern has no columns."""
         return None
 
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
+        """A line without a bound field never matches."""
+        return refused
+
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Nothing to take up."""
 

@@ -16,8 +16,10 @@ from edge_runtime.spec.binding import StructDecode
 from edge_runtime.spec.crc import Crc, crc_function
 from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.reading import Reading
-from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK
+from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, RESTARTED, STUCK
 from tests.rig import tiny
+
+NS = 10**9
 
 
 def rows(values, start=1000, step=10):
@@ -227,13 +229,12 @@ def test_clipped_is_flagged_the_same_whether_the_trained_band_fits_the_scale_or_
     contract = tiny.manifest(inputs=raw["inputs"], variants=raw["variants"])
     found = answers(tiny.line(contract=contract), rows(values))
     sent = [float(f"{value:f}") for value in values]
-    pairs = pairwise(sent)
     beyond = {
         "standardize": lambda a, b: max(abs(np.float32(a / 10)), abs(np.float32(b / 10))) > 3,
         "scale": lambda a, b: max(abs(np.float32(a * -0.1)), abs(np.float32(b * -0.1))) > 3,
         "difference": lambda a, b: abs(np.float32(b - a)) > 3,
     }
-    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairs]
+    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairwise(sent)]
 
 
 def test_an_answer_at_an_end_of_its_int8_scale_is_flagged_clipped():
@@ -325,12 +326,45 @@ def test_a_line_without_a_decoder_takes_no_bytes():
 
 def test_one_sample_from_the_future_does_not_make_all_others_late():
     line = tiny.line()
-    line._max_ahead_ns = 3600 * 10**9
+    line.judge_by_clock(synchronised=True)
     arrival = 1020 * 10**9
     line.feed(
-        rows([1.0, 2.0]) + rows([9.0], start=1020 + 3601) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival
+        rows([1.0, 2.0]) + rows([9.0], start=1020 + 86_401) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival
     )
     line.run()
     assert len(line.take_answers()) == 3
     assert ledger(line)["samples"]["rejected"] == {"time_ahead": 1}
     assert "check the logger's clock" in str(line.take_refused()[0].rejection)
+
+
+def test_a_sample_that_waited_too_long_is_stale_by_a_synchronised_clock_alone():
+    data = rows([1.0, 2.0, 3.0])  # of 1000, 1010 and 1020 s
+    found = {}
+    for synchronised in (True, False, None):
+        line = tiny.line(max_age_ns=10 * NS)
+        line.judge_by_clock(synchronised=synchronised)
+        line.feed(data, 1021 * NS)
+        line.run()
+        flags = [bool(one.flags & CLOCK_UNSYNCED) for one in line.take_answers()]
+        found[synchronised] = ledger(line)["samples"]["rejected"], flags
+        if synchronised:
+            assert str(line.take_refused()[0].rejection).startswith(
+                "time of the sample: found 21 s before it arrived here; expected 10 s at most; it waited"
+            )
+    assert found == {True: ({"stale": 2}, []), False: ({}, [True, True]), None: ({}, [False, False])}
+
+
+def test_in_event_time_nothing_is_stale_and_no_clock_is_flagged():
+    line = tiny.line(max_age_ns=1)
+    found = answers(line, rows([1.0, 2.0]))
+    assert [bool(one.flags & CLOCK_UNSYNCED) for one in found] == [False]
+    assert ledger(line)["samples"]["rejected"] == {}
+
+
+def test_what_is_odd_about_times_is_counted_by_stream():
+    line = tiny.line(max_age_ns=1000 * NS)
+    line.judge_by_clock(synchronised=True)
+    data = rows([1.0, 2.0]) + rows([2.0], start=1010) + rows([4.0], start=1005) + rows([5.0], start=1100)
+    line.feed(data + rows([6.0], start=1101) + rows([7.0], start=90_000) + rows([8.0], start=101), 1102 * NS)
+    assert line.oddities == {"": {"duplicate": 1, "time_back": 1, "gap": 1, "too_soon": 1, "time_ahead": 1, "stale": 1}}
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=line.pending)
