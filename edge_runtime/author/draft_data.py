@@ -17,6 +17,8 @@ from edge_runtime.errors import ConfigurationError, DeviceError
 
 _TIME = re.compile(r"(?:^|[^a-z])(?:time|timestamp|date|datetime)(?:$|[^a-z])", re.IGNORECASE)
 _ROLES = {"train": r"train", "validation": r"val(?:id)?", "test": r"test"}
+# What people call a target where there is a single split, whose name then stands nowhere.
+_TARGET = re.compile(r"(?:^|[^a-z])(?:y|targets?|labels?|class|classes)(?:$|[^a-z])", re.IGNORECASE)
 # Seconds since 1970 have 10 digits; more of them are thousandths, millionths, or billionths.
 _EPOCHS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 _WINDOWED = 3  # axes of an array of windows
@@ -207,12 +209,16 @@ def _parts(arrays: Arrays, train: str) -> list[Part]:
 
 
 def _target(arrays: Arrays, values: str, role: str) -> str | None:
-    """The one array of a number or text a case with the split's word in its name; none where there are several."""
+    """The one array of a number or text a case with the split's word in its name; none where there are several.
+
+    Where the values' own name has no such word, as in ``X`` and ``y``, one that is called a target.
+    """
+    split = _is(values, role)
     fitting = [
         name
         for name, array in arrays.items()
         if name != values and array.shape in ((len(arrays[values]),), (len(arrays[values]), 1))
-        and array.dtype.kind in "fiuU" and _is(name, role) and not _TIME.search(name)
+        and array.dtype.kind in "fiuU" and (_is(name, role) if split else bool(_TARGET.search(name))) and not _TIME.search(name)
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
 

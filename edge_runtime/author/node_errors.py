@@ -13,6 +13,7 @@ from edge_runtime.author.recipes import is_quantized
 from edge_runtime.author.record import NodeError
 from edge_runtime.author.twin import float_twin
 from edge_runtime.engine.session import open_session
+from edge_runtime.errors import BundleError
 from edge_runtime.flow.model import Model
 
 _CASES = 128
@@ -33,10 +34,11 @@ def node_errors(model: Model, graph: Graph, raw: NDArray[np.float64]) -> tuple[N
 
     Every node takes what the int8 model's nodes before it gave, as in service, so an error is that of all up to here. A
     node whose output never changes has no spread to hold it against, and is left out. None where a quantized model has
-    no pairs of QuantizeLinear and DequantizeLinear to look between; of a float model there is nothing to tell.
+    no pairs of QuantizeLinear and DequantizeLinear to look between, or onnxruntime does not show what is inside: a figure
+    of the report keeps no model from its bundle. Of a float model there is nothing to tell.
 
     Raises:
-        BundleError: the steps give no finite tensor, or onnxruntime refuses a model with its inner tensors as outputs.
+        BundleError: the steps give no finite tensor.
 
     """
     if not is_quantized(graph):
@@ -46,7 +48,10 @@ def node_errors(model: Model, graph: Graph, raw: NDArray[np.float64]) -> tuple[N
     if twin is graph or not places:
         return None
     passes = any(channel.when_missing == "pass" for channel in model.manifest.channels)
-    ours, exact = (open_session(_opened(one, places), takes_nan=passes) for one in (graph, twin))
+    try:
+        ours, exact = (open_session(_opened(one, places), takes_nan=passes) for one in (graph, twin))
+    except BundleError:
+        return None
     axes = batch_axes(model.manifest)
     tensors = through(model, raw[evenly_spaced(len(raw), _CASES)]).tensors
     cases = len(next(iter(tensors.values())))

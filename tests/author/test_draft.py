@@ -317,6 +317,14 @@ def test_scores_beside_a_target_of_classes(
     assert label["meaning"] == "TODO"
 
 
+@pytest.mark.parametrize(("name", "is_found"), [("y", True), ("class_labels", True), ("station", False)])
+def test_beside_values_of_one_split_the_target_is_known_by_its_name(tmp_path: Path, name: str, is_found: bool) -> None:
+    np.savez(tmp_path / "d.npz", X=np.arange(24.0).reshape(12, 2), **{name: np.array([0, 1, 2] * 4)})
+    raw = tomllib.loads(init(scores_model(tmp_path), tmp_path / "d.npz", tmp_path / "c.toml"))
+    assert raw["data"]["train"] == ({"values": "X", "target": name} if is_found else {"values": "X"})
+    assert ("labels" in raw["output"][0]) == is_found
+
+
 @pytest.mark.parametrize(
     "target", [[0.5, 1.5, 2.5] * 4, [0, 1, 7] * 4, [1, 1, 1] * 4, ["dry", "wet", "dry"] * 4], ids=str
 )

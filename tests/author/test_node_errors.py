@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from edge_runtime.author import node_errors as module
 from edge_runtime.author.build import Build, build
 from edge_runtime.author.build_report import report_of
 from edge_runtime.author.graph import clean_graph
@@ -64,6 +65,15 @@ def test_a_float_model_has_none_and_one_without_pairs_is_not_told(made: Build) -
 
     operators = clean_graph(qoperator().SerializeToString(), subject="m")
     assert node_errors(model, operators, made.source.train.raw) is None
+
+
+def test_a_model_that_shows_nothing_of_its_inside_is_not_told_and_still_built(
+    pack: Pack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_opened", lambda *_: b"no model")
+    made = build(pack.contract, None, lambda _: None, strengthens=False)
+    assert made.failures == ()
+    assert made.record.nodes == {}
 
 
 def test_the_worst_stand_on_the_page_and_a_bounded_number_of_them(made: Build) -> None:
