@@ -114,6 +114,30 @@ class LineFraming:
         return [part.encode(self._codec, "surrogatepass") for part in parts]
 
 
+class MessageFraming:
+    """One chunk is one frame: a message arrives whole. Line ends at its end are none of it; an empty one is no frame."""
+
+    pending_bytes = 0
+    discarding = False
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+
+    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
+        """Give the frame of one message."""
+        if len(chunk) > self._max_bytes:
+            return [TooLong(self._max_bytes + 1)]
+        frame = chunk.rstrip(b"\r\n")
+        return [frame] if frame else []
+
+    def restore(self, *, discarding: bool) -> None:
+        """Nothing is held."""
+
+    def flush(self) -> list[bytes | TooLong]:
+        """Nothing is held."""
+        return []
+
+
 def make_framing(framing: Framing, encoding: Encoding) -> LineFraming:
     """Give the framing that ``framing`` asks for, for text in ``encoding``."""
     if encoding == "utf-16-le":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import Decoder
-from edge_runtime.flow.framing import LineFraming, TooLong
+from edge_runtime.flow.framing import LineFraming, MessageFraming, TooLong
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
@@ -69,7 +69,7 @@ class Line:
         name: str,
         model: Model,
         contract: Contract,
-        framing: LineFraming | None = None,
+        framing: LineFraming | MessageFraming | None = None,
         decoder: Decoder | None = None,
         batch_sizes: tuple[int, ...] | None = None,
         max_ahead_ns: int | None = None,
@@ -99,16 +99,16 @@ class Line:
         self._touched: dict[str, Stream] = {}
         self._columns: tuple[str, ...] | None = None
 
-    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None) -> None:
+    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
 
         ``mono_ns``, the monotonic time of arrival, is what an answer's age counts from; None in event time, where
-        nothing has an age: replay, demo, score.
+        nothing has an age: replay, demo, score. ``stream`` names the stream, where the link does and not the payload.
         """
         if self.framing is None or self._decoder is None:
             raise TypeError("a line without framing and decoder takes readings only")
         for frame in self.framing.feed(data):
-            self.feed_frame(frame, arrival_ns, mono_ns)
+            self.feed_frame(frame, arrival_ns, mono_ns, stream)
 
     def finish(self, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Take the last frame of an input that ended without a line end."""
@@ -116,21 +116,21 @@ class Line:
             for frame in self.framing.flush():
                 self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def feed_frame(self, frame: bytes | TooLong, arrival_ns: int, mono_ns: int | None = None) -> None:
+    def feed_frame(self, frame: bytes | TooLong, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
         """Decode one frame and offer what it says."""
         if isinstance(frame, TooLong):
             self._reject(
                 Rejection("too_long", "line", f"more than {frame.seen_bytes} bytes without a line end", "a shorter line",
-                          "check the baud rate and the line end, or raise framing.max_bytes"), "", b"",
+                          "check the baud rate and the line end, or raise framing.max_bytes"), stream, b"",
             )  # fmt: skip
             return
         item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
         if item is None:
             return
         if type(item) is Reading:
-            self.offer(item, arrival_ns, mono_ns, frame)
+            self.offer(item._replace(stream=stream) if stream else item, arrival_ns, mono_ns, frame)
         else:
-            self._reject(item, "", frame)  # type: ignore[arg-type] # the only other type decode gives
+            self._reject(item, stream, frame)  # type: ignore[arg-type] # the only other type decode gives
 
     def offer(self, reading: Reading, arrival_ns: int, mono_ns: int | None = None, raw: bytes = b"") -> None:
         """Take one reading: check it, put it into its stream's window, and note the window it completes."""

@@ -6,8 +6,9 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from edge_runtime.spec.binding import ChannelBinding, Decode, Framing
-from edge_runtime.spec.sink import Sink
-from edge_runtime.spec.source import SerialSource, Source, StandardInput
+from edge_runtime.spec.broker import BrokerConfig
+from edge_runtime.spec.sink import MqttTopic, Sink
+from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -74,6 +75,22 @@ class LineConfig(BaseModel):
         _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
         return self
 
+    @model_validator(mode="after")
+    def _whole_messages(self) -> Self:
+        """Refuse what contradicts that a message is a frame and its topic may name the stream."""
+        if isinstance(self.source, MqttSource):
+            cut = self.framing.model_fields_set - {"max_bytes"}
+            if cut:
+                raise ValueError(f"framing.max_bytes alone: an MQTT message is one frame; {min(cut)} cuts none")
+            if self.source.stream_level is not None and self.decode.stream is not None:
+                raise ValueError("one name of the stream; source.stream_level and decode.stream both give one")
+        return self
+
+    @property
+    def uses_broker(self) -> bool:
+        """Whether its source or a sink of it is the broker of the file."""
+        return isinstance(self.source, MqttSource) or any(isinstance(sink, MqttTopic) for sink in self.sink)
+
 
 class SignatureConfig(BaseModel):
     """By whom the bundles of this device must be signed: never a bundle's own affair."""
@@ -110,6 +127,7 @@ class DeviceConfig(BaseModel):
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
+    broker: BrokerConfig | None = Field(default=None, description="The MQTT broker of sources and sinks.")
     line: Annotated[tuple[LineConfig, ...], Field(min_length=1)] = Field(description="At least one [[line]].")
 
     @model_validator(mode="after")
@@ -121,6 +139,18 @@ class DeviceConfig(BaseModel):
         readers = [line.name for line in self.line if isinstance(line.source, StandardInput)]
         if len(readers) > 1:
             raise ValueError(f"one line that reads standard input; {' and '.join(readers)} both do")
+        return self
+
+    @model_validator(mode="after")
+    def _broker_there(self) -> Self:
+        users = [line for line in self.line if line.uses_broker]
+        if users and self.broker is None:
+            raise ValueError(f"[broker] with host, which line {users[0].name} needs")
+        for line in users:
+            if self.broker is not None and isinstance(line.source, MqttSource):
+                most = self.broker.max_packet_bytes
+                if line.framing.max_bytes > most:
+                    raise ValueError(f"framing.max_bytes of line {line.name} within broker.max_packet_bytes, {most}")
         return self
 
 
