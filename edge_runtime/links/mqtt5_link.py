@@ -45,6 +45,8 @@ FILTERS_AT_ONCE: Final = 50
 """More in one SUBSCRIBE is more than some brokers read."""
 MAX_IN_FLIGHT: Final = 64
 """Messages sent and not confirmed, whatever the broker allows: what goes again after a loss."""
+READ_AHEAD_BYTES: Final = 8 << 20
+"""What inboxes may hold before the socket is no longer read."""
 UNSENT_BYTES: Final = 1 << 20
 """What may wait for the system to take; beyond it nothing more is published."""
 FAREWELL_NS: Final = 2 * NS
@@ -138,9 +140,22 @@ class Mqtt5Link:
     # What the loop asks.
 
     @property
+    def receive_maximum(self) -> int:
+        """How many messages may be taken and not acknowledged."""
+        return self._target.receive_maximum
+
+    @property
     def socket(self) -> socket.socket | None:
         """What to wait for."""
-        return None if self._stream is None else self._stream.socket
+        return None if self._stream is None or self._is_full else self._stream.socket
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the inboxes have to be emptied first; the broker is then held back by TCP.
+
+        It should not come to this, but mosquitto 2.0.11 forgets the receive maximum when it resumes a session.
+        """
+        return sum(inbox.bytes for inbox in self._inboxes) > READ_AHEAD_BYTES
 
     @property
     def wants_write(self) -> bool:
@@ -317,6 +332,9 @@ class Mqtt5Link:
             raise StreamLost(f"no welcome within {GREETING_NS // NS} s")
 
     def _read(self, stream: StreamSocket) -> None:
+        if self._is_full:
+            self._heard_ns = self._mono_ns()  # it is us who do not listen
+            return
         data = stream.receive()
         if not data:
             self._check_deadline()

@@ -36,15 +36,17 @@ class TooLarge(Exception):
 
 
 class Inbox:
-    """The messages of some topic filters, in order, until they are taken; ``lost`` is how many were dropped."""
+    """The messages of some topic filters, in order, until they are taken.
+
+    ``lost`` is how many were dropped; ``bytes`` is what those that wait cost.
+    """
 
     def __init__(self, filters: Sequence[str], *, qos: int, retained: bool) -> None:
         self.filters = tuple(filters)
         self.qos = qos
         self.retained = retained
-        self.lost = 0
+        self.lost = self.bytes = 0
         self._messages: deque[Message] = deque()
-        self._bytes = 0
 
     def __len__(self) -> int:
         """How many wait."""
@@ -57,22 +59,22 @@ class Inbox:
     def put(self, message: Message) -> None:
         """Add one behind the others, or drop it where it may be dropped and there is no room."""
         size = len(message.payload) + len(message.topic) + MESSAGE_COST_BYTES
-        if not message.mark and self._bytes + size > INBOX_BYTES:
+        if not message.mark and self.bytes + size > INBOX_BYTES:
             self.lost += 1
             return
         self._messages.append(message)
-        self._bytes += size
+        self.bytes += size
 
     def take(self) -> Message:
         """Give the oldest; raises IndexError where none waits."""
         message = self._messages.popleft()
-        self._bytes -= len(message.payload) + len(message.topic) + MESSAGE_COST_BYTES
+        self.bytes -= len(message.payload) + len(message.topic) + MESSAGE_COST_BYTES
         return message
 
     def clear(self) -> None:
         """Forget what waits: the broker still has what was not acknowledged."""
         self._messages.clear()
-        self._bytes = 0
+        self.bytes = 0
 
 
 class Sent:
@@ -94,8 +96,12 @@ class MqttLink(Protocol):
     """
 
     @property
+    def receive_maximum(self) -> int:
+        """How many messages may be taken and not acknowledged; some brokers send more than they were told to."""
+
+    @property
     def socket(self) -> socket.socket | None:
-        """What to wait for; None while there is none. Another object after each connection."""
+        """What to wait for; None while there is nothing. Another object after each connection."""
 
     @property
     def wants_write(self) -> bool:

@@ -156,7 +156,8 @@ class Lane:
     def due_ns(self) -> int | None:
         """When the next turn is owed without new input: a paced replay, a sink to try again, a disk to sync."""
         journal = self._journal.due_ns() if self._journal else None
-        times = [time for time in (self.source.due_ns(), self._retry_ns, journal) if time is not None]
+        source = None if self._is_full else self.source.due_ns()
+        times = [time for time in (source, self._retry_ns, journal) if time is not None]
         return min(times, default=None)
 
     def tick(self) -> None:
@@ -264,8 +265,13 @@ class Lane:
         )
 
     def _take(self) -> list[Chunk]:
+        return [] if self._is_full else self.source.take()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so many answers wait that no more samples are taken, of a source that can wait."""
         full = len(self._outbox) >= WAITING_ANSWERS or self._outbox.bytes > self._outbox_bytes
-        return [] if full and self.source.can_wait else self.source.take()
+        return full and self.source.can_wait
 
     def _feed(self, chunk: Chunk) -> None:
         self._position = chunk.position

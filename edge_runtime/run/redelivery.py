@@ -4,8 +4,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final
 
-KNOWN_MARKS: Final = 128
-"""A broker sends at most 64 messages ahead (broker.receive_maximum), and 64 more may be acknowledged unheard."""
+KNOWN_MARKS: Final = 1024
+"""At most 64 messages are taken and not acknowledged (broker.receive_maximum); but a broker that is slow to read has not
+heard of many more, and sends those again too."""
 
 
 class KnownMessages:

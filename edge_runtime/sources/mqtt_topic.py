@@ -34,7 +34,7 @@ class MqttTopicSource:
     @property
     def waiting(self) -> bool:
         """Whether ``take`` would give something at once."""
-        return bool(self._inbox) and not self._stopped
+        return bool(self._inbox) and not self._stopped and len(self._given) < self._link.receive_maximum
 
     @property
     def reopened(self) -> int:
@@ -45,10 +45,14 @@ class MqttTopicSource:
         """Nothing to open: the loop turns the link."""
 
     def take(self, max_bytes: int = MAX_CHUNK_BYTES) -> list[Chunk]:
-        """The oldest messages, up to ``max_bytes`` of payload, one at least if any waits."""
+        """The oldest messages, up to ``max_bytes`` of payload, one at least if any waits and may be taken.
+
+        No more are taken ahead of their acknowledgement than the broker was told to send, whatever it sends: that many
+        come twice after a restart.
+        """
         chunks: list[Chunk] = []
         room = max_bytes
-        while self._inbox and room > 0 and not self._stopped:
+        while room > 0 and self.waiting:
             message = self._inbox.take()
             room -= len(message.payload)
             if self._inbox.lost > self._lost:
@@ -80,8 +84,8 @@ class MqttTopicSource:
             self._link.acknowledge(given.popleft()[1])
 
     def due_ns(self) -> int | None:
-        """The link wakes the loop."""
-        return None
+        """At once, where an acknowledgement has made room for what waits; else the link wakes the loop."""
+        return 0 if self.waiting else None
 
     def status(self) -> str:
         """One plain sentence."""

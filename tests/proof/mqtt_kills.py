@@ -32,6 +32,7 @@ class Outcome(NamedTuple):
 
     @property
     def doubles(self) -> int:
+        """Answers that came more than once, each further time."""
         return sum(len(bodies) - 1 for bodies in self.answers.values())
 
 
@@ -74,7 +75,8 @@ def killed(
     with (
         Broker(folder / "mosquitto", BROKER) as broker,
         (folder / "errors").open("ab") as errors,
-        Client(broker.port, "out/answers", STATUS, name="listener") as listener,
+        Client(broker.port, "out/answers", name="listener") as listener,
+        Client(broker.port, STATUS, name="watcher") as watcher,
         Client(broker.port, name="publisher") as publisher,
     ):
         device(folder, broker.port)
@@ -83,11 +85,11 @@ def killed(
             return subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=errors)
 
         def welcomes() -> int:
-            return sum(b'"online"' in one for one in listener.payloads(STATUS))
+            return sum(b'"online"' in one for one in watcher.payloads(STATUS))
 
         process = start()
         try:
-            listener.until(lambda: welcomes() > 0, "the first connection", PATIENCE_S)
+            watcher.until(lambda: welcomes() > 0, "the first connection", PATIENCE_S)
             load = _Load(publisher, payload, rate_hz)
             for _ in range(kills):
                 time.sleep(chance.uniform(0.0, 0.5))
@@ -97,22 +99,34 @@ def killed(
                 process = start()
                 # Mostly while serving, now and then while booting.
                 if chance.random() < 0.9:
-                    listener.until(lambda before=before: welcomes() > before, "the next connection", PATIENCE_S)
+                    watcher.until(lambda before=before: welcomes() > before, "the next connection", PATIENCE_S)
             load.stop()
             due = len(load.sent) - warm_up
-            listener.until(lambda: len(_by_id(listener)) >= due, f"{due} answers", PATIENCE_S)
+            seen = _Seen(listener)
+            listener.until(lambda: seen.look() >= due, f"{due} answers", PATIENCE_S)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, (folder / "errors").read_text()
-            answers = _by_id(listener)
+            seen.look()
         finally:
             process.kill()
             process.wait()
     assert "Traceback" not in (folder / "errors").read_text()
-    return Outcome(load.sent, answers, ledger(folder), kills)
+    return Outcome(load.sent, seen.answers, ledger(folder), kills)
 
 
-def _by_id(listener: Client) -> dict[str, list[bytes]]:
-    found: dict[str, list[bytes]] = {}
-    for body in listener.payloads("out/answers"):
-        found.setdefault(str(json.loads(body)["id"]), []).append(body)
-    return found
+class _Seen:
+    """The answers a listener has got, by id; each message is looked at once."""
+
+    def __init__(self, listener: Client) -> None:
+        self.answers: dict[str, list[bytes]] = {}
+        self._messages = listener.messages
+        self._looked = 0
+
+    def look(self) -> int:
+        """How many different ones there are."""
+        end = len(self._messages)
+        for topic, body, _ in self._messages[self._looked : end]:
+            if topic == "out/answers":
+                self.answers.setdefault(str(json.loads(body)["id"]), []).append(body)
+        self._looked = end
+        return len(self.answers)

@@ -17,7 +17,7 @@ class Client:
 
     def __init__(self, port: int, *topics: str, name: str = "tester", qos: int = 1) -> None:
         self.messages: list[tuple[str, bytes, bool]] = []
-        self._changed = threading.Condition()
+        self._changed = threading.Event()
         self._topics = topics
         self._qos = qos
         self._is_subscribed = not topics
@@ -54,27 +54,25 @@ class Client:
     def until(self, happened: Any, what: str, patience_s: float = PATIENCE_S) -> None:
         """Return once ``happened()``, asked at each message. Raises TimeoutError."""
         deadline = time.monotonic() + patience_s
-        with self._changed:
-            while not happened():
-                if time.monotonic() > deadline:
-                    msg = f"gave up waiting for {what}; {len(self.messages)} messages, last {self.messages[-1:]}"
-                    raise TimeoutError(msg)
-                self._changed.wait(0.05)
+        while not happened():
+            if time.monotonic() > deadline:
+                msg = f"gave up waiting for {what}; {len(self.messages)} messages, last {self.messages[-1:]}"
+                raise TimeoutError(msg)
+            self._changed.wait(0.05)
+            self._changed.clear()
 
     def payloads(self, topic: str) -> list[bytes]:
         """The payloads that came on one topic, in order."""
         return [payload for where, payload, _ in self.messages if where == topic]
 
     def _on_message(self, _client: object, _data: object, message: Any) -> None:
-        with self._changed:
-            self.messages.append((message.topic, message.payload, bool(message.retain)))
-            self._changed.notify_all()
+        self.messages.append((message.topic, message.payload, bool(message.retain)))
+        self._changed.set()
 
     def _on_connect(self, client: Any, *_: object) -> None:
         if self._topics:
             client.subscribe([(topic, self._qos) for topic in self._topics])
 
     def _on_subscribe(self, *_: object) -> None:
-        with self._changed:
-            self._is_subscribed = True
-            self._changed.notify_all()
+        self._is_subscribed = True
+        self._changed.set()
