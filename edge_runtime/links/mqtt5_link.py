@@ -520,9 +520,11 @@ class Mqtt5Link:
         """Give the connection up and say when the next attempt is due."""
         now = self._mono_ns()
         refused = isinstance(why, _Refusal)
+        # A broker that restarts again and again cannot be reached in between; where a rival takes over, it always can.
         if self.is_up:
-            lived_ns = now - self._up_since_ns
-            self._short_lives = self._short_lives + 1 if lived_ns < SHORT_LIFE_NS else 0
+            self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
+        elif not self._addresses:
+            self._short_lives = 0
         self._rival = self._rival or self._short_lives >= SHORT_LIVES
         self._drop_stream()
         self._lookup = None

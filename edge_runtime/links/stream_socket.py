@@ -36,6 +36,9 @@ class Encryption(Protocol):
         """What its reads and writes raise where they would wait."""
 
 
+# mosquitto leaves Nagle's algorithm on: it holds a confirmation back until TCP has confirmed the one before, which Linux
+# delays by 40 ms. With ten messages in flight that was 220 messages a second, and some thousands without.
+_QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 _AGAIN: Final[tuple[type[OSError], ...]] = (BlockingIOError, InterruptedError)
 
 
@@ -110,6 +113,9 @@ class StreamSocket:
             raise StreamLost(_why(error)) from error
         if not data:
             raise StreamLost("the other side closed the connection")
+        if _QUICK_ACK is not None:
+            with suppress(OSError):  # it lasts for one read
+                self.socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
         return data
 
     @property
