@@ -31,7 +31,7 @@ from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.run.setting import make_setting
 from edge_runtime.sinks.journal import Journal
 from edge_runtime.sinks.standard_output import StandardOutputSink
-from edge_runtime.sources.port import Chunk
+from edge_runtime.sources.port import Chunk, Wake
 from edge_runtime.spec.device_config import DeviceConfig, LineConfig
 from edge_runtime.spec.outputs import Destandardize
 from edge_runtime.spec.units import conversion, resolve
@@ -264,7 +264,7 @@ class _FedSource:
     """A source that gives what it is handed: the clock then sees the lane and no device."""
 
     name = "bench"
-    live, can_wait, resumable, ended, waiting, reopened = True, False, False, False, False, 0
+    live, can_wait, resumable, redelivers, ended, waiting, reopened = True, False, False, False, False, False, 0
 
     def __init__(self) -> None:
         self._given: list[Chunk] = []
@@ -274,12 +274,15 @@ class _FedSource:
         self._position += len(data)
         self._given = [Chunk(data, time.time_ns(), time.monotonic_ns(), self._position)]
 
-    def start(self, wake: threading.Event, position: int = 0) -> None:
+    def start(self, wake: Wake, position: int = 0) -> None:
         pass
 
     def take(self, max_bytes: int = 0) -> list[Chunk]:  # noqa: ARG002 -- the port's words
         given, self._given = self._given, []
         return given
+
+    def acknowledge(self, position: int) -> None:
+        pass
 
     def due_ns(self) -> None:
         return None

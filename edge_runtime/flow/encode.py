@@ -12,7 +12,7 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.result import Answer, flag_names
-from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
+from edge_runtime.spec.sink import Sink
 
 Encode = Callable[[Answer], bytes]
 
@@ -23,9 +23,7 @@ SOMETIMES = ("stuck", "age_s", "carry")
 _flag_list = cache(flag_names)  # 4096 sets of bits at most
 
 
-def make_encoder(
-    sink: StandardOutput | JsonLinesFile, run_id: str, outputs: Sequence[Output], carry: Sequence[str] = ()
-) -> Encode:
+def make_encoder(sink: Sink, run_id: str, outputs: Sequence[Output], carry: Sequence[str] = ()) -> Encode:
     """A function from an answer to its line, newline included; ``outputs`` are the manifest's, ``carry`` the binding's.
 
     The default shape::

@@ -9,7 +9,7 @@ from edge_runtime.flow.framing_parts import PartFramer
 from edge_runtime.flow.framing_stuffed import cobs_reader, slip_reader
 from edge_runtime.spec.binding import Encoding
 from edge_runtime.spec.framing import CobsFraming, Framing, LinesFraming, NmeaFraming, SlipFraming
-from edge_runtime.spec.reading import Damaged
+from edge_runtime.spec.reading import Damaged, Rejection
 
 
 class Framer(Protocol):
@@ -31,6 +31,33 @@ class Framer(Protocol):
 
     def flush(self) -> list[bytes | Damaged]:
         """End the stream: give what is left of it, and begin anew."""
+
+
+class MessageFramer:
+    """One chunk is one frame: a message arrives whole. Line ends at the end of a text are none of it; an empty one is no frame."""
+
+    pending_bytes = 0
+    discarding = False
+
+    def __init__(self, max_bytes: int, *, is_text: bool) -> None:
+        self._max_bytes = max_bytes
+        self._is_text = is_text
+        found, todo = f"more than {max_bytes} bytes", "look at what the sender sends, or raise framing.max_bytes"
+        self._too_long = Damaged(Rejection("too_long", "message", found, "a shorter message", todo), b"")
+
+    def feed(self, chunk: bytes) -> list[bytes | Damaged]:
+        """Give the frame of one message."""
+        if len(chunk) > self._max_bytes:
+            return [self._too_long]
+        frame = chunk.rstrip(b"\r\n") if self._is_text else chunk
+        return [frame] if frame else []
+
+    def restore(self, *, discarding: bool) -> None:
+        """Nothing is held."""
+
+    def flush(self) -> list[bytes | Damaged]:
+        """Nothing is held."""
+        return []
 
 
 def make_framing(framing: Framing, encoding: Encoding) -> Framer:  # noqa: PLR0911 (one exit per kind)

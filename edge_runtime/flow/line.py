@@ -120,16 +120,16 @@ class Line:
         self._max_ahead_ns = MAX_AHEAD_NS if synchronised else _EVER_NS
         self._clock_flag = CLOCK_UNSYNCED if synchronised is False else 0
 
-    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None) -> None:
+    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
 
         ``mono_ns``, the monotonic time of arrival, is what an answer's age counts from; None in event time, where
-        nothing has an age: replay, demo, score.
+        nothing has an age: replay, demo, score. ``stream`` names the stream, where the link does and not the payload.
         """
         if self.framing is None or self._decoder is None:
             raise TypeError("a line without framing and decoder takes readings only")
         for frame in self.framing.feed(data):
-            self.feed_frame(frame, arrival_ns, mono_ns)
+            self.feed_frame(frame, arrival_ns, mono_ns, stream)
 
     def finish(self, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Take the last frame of an input that ended without a line end."""
@@ -137,18 +137,18 @@ class Line:
             for frame in self.framing.flush():
                 self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def feed_frame(self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None) -> None:
+    def feed_frame(self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
         """Decode one frame and offer what it says."""
         if isinstance(frame, Damaged):
-            self._reject(frame.rejection, "", frame.raw)
+            self._reject(frame.rejection, stream, frame.raw)
             return
         item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
         if item is None:
             return
         if type(item) is Reading:
-            self.offer(item, arrival_ns, mono_ns, frame)
+            self.offer(item._replace(stream=stream) if stream else item, arrival_ns, mono_ns, frame)
         else:
-            self._reject(item, "", frame)  # type: ignore[arg-type] # the only other type decode gives
+            self._reject(item, stream, frame)  # type: ignore[arg-type] # the only other type decode gives
 
     def offer(self, reading: Reading, arrival_ns: int, mono_ns: int | None = None, raw: bytes = b"") -> None:
         """Take one reading: check it, put it into its stream's window, and note the window it completes."""

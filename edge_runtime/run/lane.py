@@ -1,7 +1,6 @@
 """One line with its doors: a source, the flow, the journal, the sinks; it judges no value itself."""
 
 import hashlib
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,19 +10,22 @@ from edge_runtime.device.probe import clock_synchronised
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import make_encoder
-from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.framing import MessageFramer, make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.printable import printable_share
+from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.boot import ReadyModel
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
+from edge_runtime.run.redelivery import KnownMessages, Owed
 from edge_runtime.sinks import make_sink
 from edge_runtime.sinks.dead_letters import DeadLetters
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.sources import make_source
-from edge_runtime.sources.port import Chunk, Source
+from edge_runtime.sources.port import Chunk, Source, Wake
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
+from edge_runtime.spec.source import MqttSource
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ UNKEPT_SAMPLES: Final = 1024
 # Streams with the most oddities whose counts stand in the status: a payload that invents names must not fill it.
 MAX_ODD_STREAMS: Final = 16
 RETRY_NS: Final = 200_000_000
+# Answers of redelivered input are not spilled at once, since a restart would make them anew: first their sink may be slow.
+SPILL_NS: Final = 1_000_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
 SUSPECT_BYTES: Final = 2048
 _TEXT_SHARE: Final = 0.7
@@ -62,6 +66,7 @@ class Lane:
         mono_ns: Callable[[], int],
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
+        link: MqttLink | None = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -69,7 +74,7 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder)
+        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
@@ -77,12 +82,14 @@ class Lane:
             name=config.name,
             model=ready.model,
             contract=Contract(channels, bound),
-            framing=make_framing(config.framing, config.decode.encoding),
+            framing=MessageFramer(config.framing.max_bytes, is_text=config.decode.format != "struct")
+            if isinstance(config.source, MqttSource)
+            else make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
         self._judge_by_clock()
-        self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)
+        self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._outbox = Outbox(self._sinks)
         self._outbox_bytes = config.journal.max_bytes
@@ -106,17 +113,21 @@ class Lane:
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
         self._is_binary = config.framing.kind in BINARY_KINDS
-        self._finished = False
-        # Without a window and hysteresis a restart costs nothing but counts, so the disk is written once a second at
-        # most, and at once only for answers that do not leave. A source that resumes needs its place exactly.
+        self._finished = self._stopped = False
+        # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
+        # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
+        # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
         self._is_stateless = (
             self._journal is not None and self.source.live and not self.source.resumable
-            and (window is None or window.length == 1)
+            and (window is None or window.length == 1) and not manifest.state
             and not any(output.flags for output in manifest.outputs)
+            and (config.decode.time is not None or not self.source.redelivers)
         )  # fmt: skip
+        self._known, self._owed = KnownMessages(), Owed()
+        self._flowed_ns = 0
         self._unkept, self._kept_samples = False, 0
 
-    def start(self, wake: threading.Event) -> None:
+    def start(self, wake: Wake) -> None:
         """Take over what the journal kept, then open the source where that left off."""
         if self._journal is not None:
             self._restore(self._journal.recovered)
@@ -129,19 +140,19 @@ class Lane:
         chunks = self._take()
         for chunk in chunks:
             self._feed(chunk)
-        if not chunks and self.source.ended and not self._finished:
+        if not chunks and self.source.ended and not self._finished and not self._stopped:
             self._finished = True
             self.line.finish(self._wall_ns(), None)
         self.line.run()
         changed = self._collect(self._mono_ns()) or bool(chunks)
         if changed and not self._is_stateless:
             self._keep()
-        self._send()
+        # What a sink confirms later than in the turn that brought it is kept with the next sample, or by the clock.
+        self._unkept = (self._send() and not changed) or self._unkept or (changed and self._is_stateless)
         self._make_room()
-        if self._is_stateless:
-            self._unkept = self._unkept or changed
-            if self._outbox.is_blocked or self.line.ledger.received - self._kept_samples >= UNKEPT_SAMPLES:
-                self._keep()
+        if self._is_stateless and self._unkept and self._must_spill():
+            self._keep()
+        self._acknowledge()
         return changed
 
     @property
@@ -152,7 +163,8 @@ class Lane:
     def due_ns(self) -> int | None:
         """When the next turn is owed without new input: a paced replay, a sink to try again, a disk to sync."""
         journal = self._journal.due_ns() if self._journal else None
-        times = [time for time in (self.source.due_ns(), self._retry_ns, journal) if time is not None]
+        source = None if self._is_full else self.source.due_ns()
+        times = [time for time in (source, self._retry_ns, journal) if time is not None]
         return min(times, default=None)
 
     def tick(self) -> None:
@@ -168,10 +180,21 @@ class Lane:
             if self._stale or self._journal.wants_compaction:
                 self._journal.compact(self._saved())
                 self._stale = ""
+                self._acknowledge_kept()
             elif due is not None and due <= self._mono_ns():
                 self._journal.sync()
         except JournalFull as full:
             self._stale = self._stale or str(full)
+
+    def stop_taking(self) -> None:
+        """Stop the source; what it still holds is taken by the turns that follow. Idempotent."""
+        self._stopped = True
+        self.source.stop()
+
+    @property
+    def in_flight(self) -> int:
+        """How many answers sinks have sent on and not yet heard of."""
+        return self._outbox.in_flight
 
     def stop(self) -> None:
         """Stop taking, answer and send what was taken, keep the rest, and close every door, whatever fails on the way."""
@@ -194,6 +217,7 @@ class Lane:
         self._collect(self._mono_ns())
         self._keep()
         self._send()
+        self._acknowledge()
 
     def _close_journal(self, journal: Journal) -> None:
         try:
@@ -255,10 +279,23 @@ class Lane:
             self.line.judge_by_clock(synchronised=self._clock_synchronised())
 
     def _take(self) -> list[Chunk]:
+        return [] if self._is_full else self.source.take()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so many answers wait that no more samples are taken, of a source that can wait."""
         full = len(self._outbox) >= WAITING_ANSWERS or self._outbox.bytes > self._outbox_bytes
-        return [] if full and self.source.can_wait else self.source.take()
+        return full and self.source.can_wait
 
     def _feed(self, chunk: Chunk) -> None:
+        self._position = chunk.position
+        if chunk.dropped:
+            self.line.drop(chunk.lost_before, chunk.dropped)
+            return
+        if chunk.mark and self._known.take(chunk.mark, again=chunk.again):
+            self.line.ledger.received += 1
+            self.line.ledger.duplicate += 1
+            return
         framing = self.line.framing
         if framing is not None and (chunk.fresh or chunk.lost_before):
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
@@ -269,12 +306,11 @@ class Lane:
             self._seen_text = printable_share(chunk.data)
         accepted = self.line.ledger.accepted
         if self._ages:
-            self.line.feed(chunk.data, chunk.mono_ns + self._offset_ns, chunk.mono_ns)
+            self.line.feed(chunk.data, chunk.mono_ns + self._offset_ns, chunk.mono_ns, chunk.stream)
         else:
             self.line.feed(chunk.data, chunk.time_ns, None)
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
-        self._position = chunk.position
 
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)
@@ -297,6 +333,28 @@ class Lane:
             self._journal.commit(record)
         except JournalFull as full:
             self._stale = str(full)
+        else:
+            self._acknowledge_kept()
+
+    def _acknowledge_kept(self) -> None:
+        """Everything that was taken is in the journal: its effect, and the answers that have not gone out."""
+        self.source.acknowledge(self._position)
+
+    def _acknowledge(self) -> None:
+        """Say what is durable without the disk: samples whose answers every sink has taken, where none leaves a trace."""
+        if not self.source.redelivers or (self._journal is not None and not self._is_stateless):
+            return
+        self._owed.note(self._position, self._outbox.added)
+        settled = self._owed.settled(self._outbox.gone)
+        if settled is not None:
+            self.source.acknowledge(settled)
+
+    def _must_spill(self) -> bool:
+        if self.line.ledger.received - self._kept_samples >= UNKEPT_SAMPLES:
+            return True
+        if not self.source.redelivers:
+            return self._outbox.is_held_up
+        return self._outbox.is_blocked and self._mono_ns() - self._flowed_ns >= SPILL_NS
 
     def _make_room(self) -> None:
         """Let the oldest answers go that no sink takes, where the source would not wait; they were offered before."""
@@ -304,14 +362,20 @@ class Lane:
         if dropped:
             self.line.ledger.answers_dropped["outbox_full"] += dropped
 
-    def _send(self) -> None:
-        self.line.published(self._outbox.deliver())
-        self._retry_ns = self._mono_ns() + RETRY_NS if self._outbox.is_blocked else None
+    def _send(self) -> bool:
+        """Offer the sinks what waits; whether any answer went."""
+        gone = self._outbox.deliver()
+        self.line.published(gone)
+        now_ns = self._mono_ns()
+        if gone or not self._outbox.is_blocked:
+            self._flowed_ns = now_ns
+        self._retry_ns = now_ns + RETRY_NS if self._outbox.is_blocked else None
+        return gone > 0
 
     def _place(self) -> dict[str, Any]:
         """Where the source and the sinks stand, as JSON can hold it."""
         framing = self.line.framing
-        return {
+        return self._known.take_changes() | {
             "position": self._position - (framing.pending_bytes if framing else 0),
             "discarding": framing.discarding if framing else False,
             "sinks": [sink.position() for sink in self._sinks],
@@ -319,7 +383,7 @@ class Lane:
         }
 
     def _saved(self) -> dict[str, Any]:
-        return {"line": self.line.saved()} | self._outbox.saved() | self._place()
+        return {"line": self.line.saved()} | self._outbox.saved() | self._place() | self._known.saved()
 
     def _restore(self, records: Sequence[Mapping[str, Any]]) -> None:
         if not records:
@@ -329,7 +393,9 @@ class Lane:
         self.line.restore(None if snapshot is None else snapshot["line"], changes)
         whole = changes if snapshot is None else [snapshot, *changes]
         last = whole[-1]
-        self._position = last["position"]
+        if self.source.resumable:
+            self._position = last["position"]
+        self._known.restore(mark for record in whole for mark in record.get("marks", ()))
         self._last_answer_ns = last.get("last_answer_ns")  # a journal of an earlier release has none
         self._duplicates_before = self.line.ledger.duplicate
         if self.source.resumable and self.line.framing is not None:
@@ -357,6 +423,8 @@ class Lane:
         if self._lost_bytes:
             text += f" {self._lost_bytes} bytes were lost to a full queue."
         ledger = self.line.ledger
+        if isinstance(self.line.framing, MessageFramer):
+            return text
         if self._is_binary:
             if self._seen_bytes > SUSPECT_BYTES and ledger.received == sum(map(ledger.rejected.__getitem__, _DAMAGED)):
                 text += f" No valid frame in {self._seen_bytes} bytes: wrong baud rate or parity, or another framing?"

@@ -1,48 +1,67 @@
 """The one loop that turns the lanes of a process; it waits for bytes and due times, and polls nothing."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.lane import Lane
+from edge_runtime.run.waker import Waker
 
 TICK_NS: Final = 1_000_000_000
+SETTLE_NS: Final = 2_000_000_000
+"""How long a stop waits for sinks to confirm what is on its way to them; what they do not goes again at the next start."""
 
 
 class Loop:
-    """The lanes of one process and the one loop that turns them until ``stop`` is set or every source has ended.
+    """The lanes of one process and the one loop that turns them until ``stop`` is called or every source has ended.
 
-    ``every_tick`` runs once a second, from the loop itself: what it tells a watchdog is that the loop turns.
+    ``every_tick`` runs once a second, from the loop itself: what it tells a watchdog is that the loop turns. With a
+    ``link`` the loop turns that too, reading before the lanes and sending behind them, and without lanes it goes on
+    until ``stop``.
     """
 
-    def __init__(self, lanes: Sequence[Lane], every_tick: Callable[[], None], mono_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        every_tick: Callable[[], None],
+        mono_ns: Callable[[], int],
+        link: MqttLink | None = None,
+    ) -> None:
         self._lanes = tuple(lanes)
         self._every_tick = every_tick
         self._mono_ns = mono_ns
-        self._wake = threading.Event()
+        self._link = link
+        self._wake: Waker | None = None
         self._stopping = False
 
     def stop(self) -> None:
         """Leave the loop after the turn under way; may be called from a signal handler."""
         self._stopping = True
-        self._wake.set()
+        if self._wake is not None:
+            self._wake.set()
 
     def run(self) -> None:
         """Serve; on the way out, whatever the reason, answer and send what was taken and close every door."""
-        with ExitStack() as doors:
+        with Waker() as wake, ExitStack() as doors:
+            self._wake = wake
+            if self._link is not None:
+                doors.callback(self._link.send)
+                self._link.start(wake.set)
             for lane in self._lanes:
                 doors.callback(lane.stop)
             for lane in self._lanes:
-                lane.start(self._wake)
-            self._turn_until_done()
+                lane.start(wake)
+            self._turn_until_done(wake)
+            if self._link is not None:
+                self._settle(wake)
 
-    def _turn_until_done(self) -> None:
+    def _turn_until_done(self, wake: Waker) -> None:
         tick_ns = self._mono_ns()
         while not self._stopping:
-            self._wake.clear()
-            busy = [lane.turn() for lane in self._lanes]
-            if all(lane.done for lane in self._lanes):
+            wake.clear()
+            busy = self._turn()
+            if self._lanes and all(lane.done for lane in self._lanes):
                 return
             now = self._mono_ns()
             if now >= tick_ns:
@@ -50,6 +69,32 @@ class Loop:
                     lane.tick()
                 self._every_tick()
                 tick_ns = now + TICK_NS
-            if not any(busy):
-                due = [time for lane in self._lanes if (time := lane.due_ns()) is not None]
-                self._wake.wait(max(0, min([tick_ns, *due]) - now) / 1e9)
+            if not busy:
+                self._wait(wake, tick_ns)
+
+    def _settle(self, wake: Waker) -> None:
+        """Take what the sources still hold, and hear what becomes of the answers on their way."""
+        for lane in self._lanes:
+            lane.stop_taking()
+        deadline_ns = self._mono_ns() + SETTLE_NS
+        while self._mono_ns() < deadline_ns:
+            wake.clear()
+            if not self._turn():
+                if not any(lane.in_flight for lane in self._lanes):
+                    return
+                self._wait(wake, deadline_ns)
+
+    def _turn(self) -> bool:
+        """Read, turn every lane, send: whether a lane had anything to do."""
+        if self._link is not None:
+            self._link.receive()
+        busy = [lane.turn() for lane in self._lanes]
+        if self._link is not None:
+            self._link.send()
+        return any(busy)
+
+    def _wait(self, wake: Waker, until_ns: int) -> None:
+        due = [until_ns, *(time for lane in self._lanes if (time := lane.due_ns()) is not None)]
+        links = () if self._link is None else (self._link,)
+        due += [time for link in links if (time := link.due_ns()) is not None]
+        wake.wait(max(0, min(due) - self._mono_ns()) / 1e9, links)

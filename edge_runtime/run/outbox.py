@@ -62,10 +62,31 @@ class Outbox:
         return bool(self._entries)
 
     @property
+    def in_flight(self) -> int:
+        """How many answers sinks have sent on and not yet heard of."""
+        return sum(sink.in_flight for sink in self._sinks)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether some sink has answers that it could not even send."""
+        sinks = zip(self._sinks, self._taken, strict=True)
+        return any(taken + sink.in_flight < len(self._entries) for sink, taken in sinks)
+
+    @property
+    def added(self) -> int:
+        """How many answers came in since the start."""
+        return self._gone + len(self._entries)
+
+    @property
+    def gone(self) -> int:
+        """How many of those are with all sinks, or were given up."""
+        return self._gone
+
+    @property
     def waiting(self) -> str:
         """How many answers wait, for which sink and why, as a clause; empty where none do."""
         for sink, taken in zip(self._sinks, self._taken, strict=True):
-            if taken < len(self._entries):
+            if taken + sink.in_flight < len(self._entries):
                 return f"answers wait ({len(self._entries) - taken}): {sink.name}: {sink.status().removesuffix('.')}"
         return ""
 

@@ -18,6 +18,7 @@ from edge_runtime.run.stop_signals import stop_signals
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.source import MqttSource
 
 SYNC_NS = 1_000_000_000
 """What a power cut may cost: one second. The file only grows, so whatever is on disk is a recording."""
@@ -104,6 +105,12 @@ def main(args: Namespace) -> int:
     line = choose_line(loaded, args.line)
     stopping = threading.Event()
     wake = threading.Event()
+    if isinstance(line.source, MqttSource):
+        raise UsageError(
+            subject=f"line {line.name} of {loaded.path}", found="messages of a broker as its source",
+            expected="a line with a port, standard input or a file",
+            todo="record messages with `mosquitto_sub -v`",
+        )  # fmt: skip
     source = make_source(line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, folder=loaded.folder)
     limit_ns = None if args.seconds is None else time.monotonic_ns() + int(args.seconds * 1e9)
     with RecordingFile(None if args.out is None else Path(args.out)) as file, _stop_on_signal(stopping, wake):

@@ -6,15 +6,16 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING
 
 from edge_runtime.errors import ConfigurationError, DeviceError, EdgeRuntimeError, TemporaryError
 from edge_runtime.run.boot import Booted, ReadyModel, boot
+from edge_runtime.run.broker import offline, open_link, with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
@@ -24,10 +25,11 @@ from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import stop_signals
 from edge_runtime.run.summary import summary
 from edge_runtime.spec.report import REQUIRED, Report, State
-from edge_runtime.status.health import Health, timestamp, write_status
+from edge_runtime.status.health import Health, SelftestHealth, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
 
-_ERROR_WAIT_S: Final = 1.0
+if TYPE_CHECKING:
+    from edge_runtime.links.mqtt_port import MqttLink
 
 
 def main(args: Namespace) -> int:
@@ -52,19 +54,26 @@ class Service:
         self._lanes: tuple[Lane, ...] = ()
         self._stop = threading.Event()
         self._loop: Loop | None = None
+        self._link: MqttLink | None = None
+        self._tests: tuple[SelftestHealth, ...] = ()
+        self._announced: tuple[object, ...] = ()
 
     def run(self, *, exit_on_refusal: bool) -> int:
         """Boot and serve; gives the exit code."""
         for number in stop_signals():
             signal.signal(number, self._on_signal)
+        self._link = open_link(self._loaded, self._state, self._run_id)
         self._write("TESTING", "the self-test runs", ready=False)
         reports, models = self._boot()
+        self._tests = tuple(SelftestHealth.of(report) for report in reports)
         refused = [report for report in reports if report.state != "OPERATIONAL"]
         if refused:
             return self._stay_in_error(refused, exit_on_refusal=exit_on_refusal)
         try:
             self._serve(models)
+            self._part("it was stopped")
         except EdgeRuntimeError as error:
+            self._part(str(error))
             self._write("ERROR", str(error), ready=False, live=False)
             raise
         for lane in self._lanes:
@@ -96,21 +105,26 @@ class Service:
     def _serve(self, models: dict[str, ReadyModel]) -> None:
         self._lanes = tuple(
             Lane(
-                line,
+                with_topics(line, self._loaded.config.broker),
                 models[line.name],
                 folder=self._loaded.folder,
                 state=self._state,
                 run_id=self._run_id,
                 wall_ns=time.time_ns,
                 mono_ns=time.monotonic_ns,
+                link=self._link,
             )
             for line in self._loaded.config.line
         )
-        self._loop = Loop(self._lanes, self._every_tick, time.monotonic_ns)
-        if self._stop.is_set():
-            self._loop.stop()
         self._write("OPERATIONAL", "every check passed", ready=True)
         self._notice.ready("serving")
+        self._turn(self._every_tick)
+
+    def _turn(self, every_tick: Callable[[], None]) -> None:
+        """Turn lanes and link until the sources have ended or a signal came."""
+        self._loop = Loop(self._lanes, every_tick, time.monotonic_ns, self._link)
+        if self._stop.is_set():
+            self._loop.stop()
         self._loop.run()
 
     def _stay_in_error(self, refused: list[Report], *, exit_on_refusal: bool) -> int:
@@ -124,9 +138,13 @@ class Service:
         _say(
             "staying up in ERROR and publishing nothing; edge-runtime status says why; --exit-on-refusal leaves instead"
         )
-        while not self._stop.wait(_ERROR_WAIT_S):
+
+        def every_tick() -> None:
             self._notice.watchdog()
             self._write("ERROR", reason, ready=False)
+
+        self._turn(every_tick)
+        self._part(reason)
         self._write("ERROR", reason, ready=False, stopped=True)
         return 0
 
@@ -136,10 +154,19 @@ class Service:
 
     def _reason(self) -> str:
         troubles = [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
+        if self._link is not None and self._link.trouble:
+            troubles.insert(0, self._link.trouble)
         return "; ".join(troubles) or "every check passed"
 
     def _write(self, state: State, reason: str, *, ready: bool, live: bool = True, stopped: bool = False) -> None:
-        health = Health(
+        health = self._health(state, reason, ready=ready, live=live, stopped=stopped)
+        self._announce(health)
+        # The status is told, never obeyed: a full disk must not stop the answers.
+        with suppress(TemporaryError):
+            write_status(self._status_folder, health)
+
+    def _health(self, state: State, reason: str, *, ready: bool, live: bool, stopped: bool) -> Health:
+        return Health(
             time=timestamp(time.time_ns()),
             pid=os.getpid(),
             run_id=self._run_id,
@@ -151,10 +178,27 @@ class Service:
             profile=self._profile,
             lines=tuple(lane.health() for lane in self._lanes),
             stopped=stopped,
+            selftest=self._tests,
         )
-        # The status is told, never obeyed: a full disk must not stop the answers.
-        with suppress(TemporaryError):
-            write_status(self._status_folder, health)
+
+    def _announce(self, health: Health) -> None:
+        """Tell the broker what stands there, each time it comes to mean another thing: the counts alone are no news."""
+        if self._link is None or health.state == "TESTING" or health.stopped:
+            return
+        news = (health.state, health.ready, health.fresh, health.reason == "every check passed")
+        if news != self._announced:
+            self._announced = news
+            self._link.announce(lambda: self._message(health))
+
+    def _message(self, then: Health) -> bytes:
+        """What the status topic says now: the state is that of ``then``, the rest has gone on."""
+        reason = self._reason() if then.state == "OPERATIONAL" else then.reason
+        return self._health(then.state, reason, ready=then.ready, live=then.live, stopped=False).as_message()
+
+    def _part(self, reason: str) -> None:
+        """Leave the broker in order, so that whoever looks there knows that nobody serves."""
+        if self._link is not None:
+            self._link.close(offline(self._run_id, reason))
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stop.set()

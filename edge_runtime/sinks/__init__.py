@@ -3,18 +3,24 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.sinks.jsonl_file import JsonLinesSink
+from edge_runtime.sinks.mqtt_topic import MqttTopicSink
 from edge_runtime.sinks.port import Sink
 from edge_runtime.sinks.standard_output import StandardOutputSink
-from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
+from edge_runtime.spec.sink import JsonLinesFile, MqttTopic, StandardOutput
+from edge_runtime.spec.sink import Sink as SinkSpec
 
 __all__ = ["make_sink"]
 
 
-def make_sink(spec: StandardOutput | JsonLinesFile, folder: Path, *, mono_ns: Callable[[], int]) -> Sink:
+def make_sink(spec: SinkSpec, folder: Path, *, mono_ns: Callable[[], int], link: MqttLink | None = None) -> Sink:
     """The sink that ``spec`` describes, open; its relative path begins at ``folder``; the clock counts nanoseconds.
 
+    ``link`` is the broker's, for one that publishes there: its topic has its variables filled in.
+
     Raises:
+        TypeError: it publishes to a broker, and there is no link.
         ConfigurationError: its file cannot be appended to, or is no file of JSON lines.
         TemporaryError: another process writes to it.
 
@@ -31,3 +37,7 @@ def make_sink(spec: StandardOutput | JsonLinesFile, folder: Path, *, mono_ns: Ca
                 id_key=keys.get("/id"),
                 mono_ns=mono_ns,
             )
+        case MqttTopic():
+            if link is None:
+                raise TypeError("a sink that publishes needs the link to its broker")
+            return MqttTopicSink(spec.full_name, link, spec.topic, qos=spec.qos, retain=spec.retain, mono_ns=mono_ns)

@@ -28,6 +28,8 @@ class JsonLinesSink:
     A file that was renamed or removed under us (a log rotation) is begun anew at the next batch.
     """
 
+    in_flight = 0
+
     def __init__(self, path: Path, name: str, *, sync: Sync, id_key: str | None, mono_ns: Callable[[], int]) -> None:
         self._path = path
         self._name = name

@@ -17,11 +17,15 @@ class Sink(Protocol):
     def name(self) -> str:
         """Where it writes, for a person."""
 
+    @property
+    def in_flight(self) -> int:
+        """How many answers are on their way: sent, and not yet taken for good."""
+
     def deliver(self, answers: Sequence[tuple[str, bytes]]) -> int:
         """Take (id, line with its newline) pairs in order; how many were taken for good.
 
-        Fewer than were given: it is blocked or full, ``status`` says why; the rest, the first of them first, is to be
-        given again later. Raises SinkClosed.
+        Fewer than were given: some are on their way, or it is blocked or full, and ``status`` says why; the rest, the
+        first of them first, is to be given again later. Raises SinkClosed.
         """
 
     def position(self) -> int | None:

@@ -19,6 +19,8 @@ class StandardOutputSink:
     making it non-blocking would do so for every program that shares it.
     """
 
+    in_flight = 0
+
     def __init__(self, name: str, descriptor: int = 1) -> None:
         self._name = name
         self._descriptor = descriptor

@@ -1,6 +1,5 @@
 """What every source of bytes promises to the loop that drains it; how bytes are got is none of its business."""
 
-import threading
 from typing import NamedTuple, Protocol
 
 MAX_CHUNK_BYTES = 65_536
@@ -13,6 +12,10 @@ class Chunk(NamedTuple):
     ``time_ns`` is wall-clock Unix nanoseconds of arrival (of the recording, when replayed), ``mono_ns`` the monotonic
     clock's. ``position`` is the offset, in bytes the source has given, just after this chunk. ``lost_before`` counts
     the bytes a full queue dropped just before it. ``fresh``: a connection began here, so the first frame may be cut.
+
+    Of a source of whole messages a chunk is one message: ``stream`` is the stream its topic names, if any; ``mark`` is
+    the same when it comes ``again`` (0: it never does); and with ``dropped``, the ledger's word, it is none, but
+    ``lost_before`` messages that the source gave up.
     """
 
     data: bytes
@@ -21,13 +24,24 @@ class Chunk(NamedTuple):
     position: int
     lost_before: int = 0
     fresh: bool = False
+    stream: str = ""
+    mark: int = 0
+    again: bool = False
+    dropped: str = ""
+
+
+class Wake(Protocol):
+    """What a source rings: a ``threading.Event`` is one."""
+
+    def set(self) -> None:
+        """Something waits, ended or changed; from any thread."""
 
 
 class Source(Protocol):
     """Bytes from somewhere; everything but ``stop`` is called from one thread.
 
     ``resumable``: ``start`` may be given any earlier position and the same bytes follow. ``live``: it happens now;
-    if not, event time rules.
+    if not, event time rules. ``redelivers``: what was not acknowledged comes again, also after a restart.
     """
 
     @property
@@ -47,6 +61,10 @@ class Source(Protocol):
         """Whether what is not taken waits at the sender, without loss and without limit."""
 
     @property
+    def redelivers(self) -> bool:
+        """Whether what was not acknowledged comes again."""
+
+    @property
     def ended(self) -> bool:
         """Nothing will come any more and everything was taken."""
 
@@ -58,11 +76,14 @@ class Source(Protocol):
     def reopened(self) -> int:
         """How often the connection was opened again after the first time."""
 
-    def start(self, wake: threading.Event, position: int = 0) -> None:
+    def start(self, wake: Wake, position: int = 0) -> None:
         """Begin; ``wake`` is set whenever something waits, ended or changed. Raises ConfigurationError."""
 
     def take(self, max_bytes: int = MAX_CHUNK_BYTES) -> list[Chunk]:
         """Everything that waits, up to ``max_bytes`` (one chunk at least); never blocks. Raises InternalError."""
+
+    def acknowledge(self, position: int) -> None:
+        """What was given up to ``position`` is durable: it need not be kept for us any longer."""
 
     def due_ns(self) -> int | None:
         """When, on the monotonic clock, a paced source has its next chunk; None if only ``wake`` will tell."""

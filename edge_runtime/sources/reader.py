@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from edge_runtime.errors import InternalError
-from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk
+from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 
 STOP_WAIT_S = 2.0
 CHUNK_COST_BYTES = 300
@@ -92,12 +92,12 @@ class ReaderThread:
         self._body = body
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
-        self._wake = threading.Event()
+        self._wake: Wake = threading.Event()
         self.stopping = threading.Event()
         self.over = False
         """Whether the body has ended, for good or ill."""
 
-    def start(self, wake: threading.Event) -> None:
+    def start(self, wake: Wake) -> None:
         """Begin; ``wake`` is set when the thread ends."""
         self._wake = wake
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)

@@ -1,6 +1,5 @@
 """A file as a source: a recording at its own pace or as fast as taken, or plain bytes; it has no thread."""
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import BinaryIO, Literal
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.recording import MAGIC, RecordingError, RecordingReader
-from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk
+from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 
 LONGEST_GAP_NS = 3_600_000_000_000
 """A paced replay waits an hour at most: a longer gap in a recording is usually its clock being set, not silence."""
@@ -22,6 +21,7 @@ class ReplayFile:
     """
 
     can_wait = True
+    redelivers = False
     resumable = True
     live = False
     reopened = 0
@@ -60,7 +60,7 @@ class ReplayFile:
         due_ns = self.due_ns()
         return not self.ended if due_ns is None else due_ns <= self._mono_ns()
 
-    def start(self, wake: threading.Event, position: int = 0) -> None:
+    def start(self, wake: Wake, position: int = 0) -> None:
         """Open at ``position``. Raises ConfigurationError if the file is not there, too short, or damaged before it."""
         try:
             self._file = self._path.open("rb")
@@ -95,6 +95,9 @@ class ReplayFile:
         if not chunks:
             self._raise_damage()
         return chunks
+
+    def acknowledge(self, position: int) -> None:
+        """Nobody keeps it for us."""
 
     def due_ns(self) -> int | None:
         """When the next chunk is due, if that is known."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from edge_runtime.flow.quoting import quote
 from edge_runtime.links.serial_port import LineErrors, LinkAbsent, LinkLost, SerialPort, open_port
-from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk
+from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.sources.reader import ChunkQueue, ReaderThread
 from edge_runtime.spec.source import Identify, SerialSource
 
@@ -28,6 +28,7 @@ class SerialLine:
     """Bytes of one serial port. Follows `spec.source.SerialSource`; see `sources.port.Source` for the methods."""
 
     can_wait = False
+    redelivers = False
     resumable = False
     live = True
 
@@ -50,7 +51,7 @@ class SerialLine:
         self._queue = ChunkQueue(spec.queue_bytes)
         self._thread = ReaderThread(self.name, self._run)
         self._link: SerialPort | None = None
-        self._wake = threading.Event()
+        self._wake: Wake = threading.Event()
         self._status = "not started"
         self._line_errors = ""
 
@@ -64,7 +65,7 @@ class SerialLine:
         """Whether ``take`` would give something at once."""
         return not self._queue.empty
 
-    def start(self, wake: threading.Event, position: int = 0) -> None:  # noqa: ARG002 (a port has no past)
+    def start(self, wake: Wake, position: int = 0) -> None:  # noqa: ARG002 (a port has no past)
         """Begin to read."""
         self._wake = wake
         self._say("opening")
@@ -76,6 +77,9 @@ class SerialLine:
         if not chunks:
             self._thread.check()
         return chunks
+
+    def acknowledge(self, position: int) -> None:
+        """Nobody keeps it for us."""
 
     def due_ns(self) -> int | None:
         """When the next chunk is due, if that is known."""

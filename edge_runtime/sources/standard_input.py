@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk
+from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.sources.reader import ChunkQueue, ReaderThread
 
 QUEUE_BYTES = 1 << 20
@@ -19,6 +19,7 @@ class StandardInputSource:
 
     name = "standard input"
     can_wait = True
+    redelivers = False
     resumable = False
     live = True
     reopened = 0
@@ -36,7 +37,7 @@ class StandardInputSource:
         self._fd = fd
         self._queue = ChunkQueue(queue_bytes)
         self._thread = ReaderThread(self.name, self._run)
-        self._wake = threading.Event()
+        self._wake: Wake = threading.Event()
         self._cancel: tuple[int, int] | None = None
         self._status = "not started"
 
@@ -50,7 +51,7 @@ class StandardInputSource:
         """Whether ``take`` would give something at once."""
         return not self._queue.empty
 
-    def start(self, wake: threading.Event, position: int = 0) -> None:  # noqa: ARG002 (a pipe has no past)
+    def start(self, wake: Wake, position: int = 0) -> None:  # noqa: ARG002 (a pipe has no past)
         """Begin to read."""
         self._wake = wake
         self._status = "reading"
@@ -64,6 +65,9 @@ class StandardInputSource:
         if not chunks:
             self._thread.check()
         return chunks
+
+    def acknowledge(self, position: int) -> None:
+        """Nobody keeps it for us."""
 
     def due_ns(self) -> int | None:
         """When the next chunk is due, if that is known."""

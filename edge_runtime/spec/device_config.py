@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from edge_runtime.spec.binding import ChannelBinding, Decode
+from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
-from edge_runtime.spec.sink import Sink
-from edge_runtime.spec.source import SerialSource, Source, StandardInput
+from edge_runtime.spec.sink import MqttTopic, Sink
+from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -86,7 +87,7 @@ class LineConfig(BaseModel):
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
         is_binary = kind in BINARY_KINDS
-        if self.decode.format == "struct" and not is_binary:
+        if self.decode.format == "struct" and not (is_binary or isinstance(self.source, MqttSource)):
             raise ValueError(f'decode "struct" with framing "{kind}"; binary frames need cobs, slip or packet')
         if (self.decode.format == "nmea") and kind != "nmea":
             raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
@@ -106,6 +107,23 @@ class LineConfig(BaseModel):
         """Refuse two sinks that no status and no journal could tell apart."""
         _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
         return self
+
+    @model_validator(mode="after")
+    def _whole_messages(self) -> Self:
+        """Refuse what contradicts that a message is a frame and its topic may name the stream."""
+        if isinstance(self.source, MqttSource):
+            cut = self.framing.model_fields_set - {"kind", "max_bytes"}
+            if cut or self.framing.kind != "lines":
+                found = min(cut, default=f'kind = "{self.framing.kind}"')
+                raise ValueError(f"framing.max_bytes alone: an MQTT message is one frame; {found} cuts none")
+            if self.source.stream_level is not None and self.decode.stream is not None:
+                raise ValueError("one name of the stream; source.stream_level and decode.stream both give one")
+        return self
+
+    @property
+    def uses_broker(self) -> bool:
+        """Whether its source or a sink of it is the broker of the file."""
+        return isinstance(self.source, MqttSource) or any(isinstance(sink, MqttTopic) for sink in self.sink)
 
 
 class SignatureConfig(BaseModel):
@@ -143,6 +161,7 @@ class DeviceConfig(BaseModel):
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
+    broker: BrokerConfig | None = Field(default=None, description="The MQTT broker of sources and sinks.")
     line: Annotated[tuple[LineConfig, ...], Field(min_length=1)] = Field(description="At least one [[line]].")
 
     @model_validator(mode="after")
@@ -154,6 +173,18 @@ class DeviceConfig(BaseModel):
         readers = [line.name for line in self.line if isinstance(line.source, StandardInput)]
         if len(readers) > 1:
             raise ValueError(f"one line that reads standard input; {' and '.join(readers)} both do")
+        return self
+
+    @model_validator(mode="after")
+    def _broker_there(self) -> Self:
+        users = [line for line in self.line if line.uses_broker]
+        if users and self.broker is None:
+            raise ValueError(f"[broker] with host, which line {users[0].name} needs")
+        for line in users:
+            if self.broker is not None and isinstance(line.source, MqttSource):
+                most = self.broker.max_packet_bytes
+                if line.framing.max_bytes > most:
+                    raise ValueError(f"framing.max_bytes of line {line.name} within broker.max_packet_bytes, {most}")
         return self
 
 

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from edge_runtime.spec.topic import TopicName
+
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 FieldMap = Annotated[
@@ -55,4 +57,24 @@ class JsonLinesFile(BaseModel):
         return self.name or f"{self.kind} {self.path}"
 
 
-Sink = Annotated[StandardOutput | JsonLinesFile, Field(discriminator="kind")]
+class MqttTopic(BaseModel):
+    """A topic of the broker in [broker]; each answer is one message, without a newline."""
+
+    model_config = _FROZEN
+
+    kind: Literal["mqtt"] = "mqtt"
+    topic: TopicName = Field(default="edge/{device}/{line}", description="The topic, with {device} and {line}.")
+    qos: Literal[0, 1] = Field(
+        default=1, description="1: an answer waits, and goes again, until the broker has taken it. 0: sent once."
+    )
+    retain: bool = Field(default=False, description="Whether the broker keeps the last answer for whoever comes later.")
+    name: SinkName = None
+    map: FieldMap = None
+
+    @property
+    def full_name(self) -> str:
+        """Its name, its kind and topic where it was given none."""
+        return self.name or f"{self.kind} {self.topic}"
+
+
+Sink = Annotated[StandardOutput | JsonLinesFile | MqttTopic, Field(discriminator="kind")]

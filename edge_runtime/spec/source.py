@@ -4,6 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from edge_runtime.spec.topic import TopicFilter
+
 MIN_QUEUE_BYTES = 65_536
 """One read at most; a smaller queue could not hold what a single read brings."""
 
@@ -137,4 +139,29 @@ class ReplaySource(BaseModel):
     )
 
 
-Source = Annotated[SerialSource | StandardInput | ReplaySource, Field(discriminator="kind")]
+class MqttSource(BaseModel):
+    """Messages of the broker in [broker]; one message is one frame."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    kind: Literal["mqtt"] = "mqtt"
+    topics: Annotated[tuple[TopicFilter, ...], Field(min_length=1)] = Field(
+        description="Topic filters, with '+' and '#', {device} and {line}; no two that take the same topic."
+    )
+    qos: Literal[0, 1] = Field(
+        default=1,
+        description="1: a message is acknowledged once its effect is durable. 0: as it comes. 2 is not needed.",
+    )
+    retained: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="What the broker kept from before: refused, for nobody knows how old it is; or taken once a session.",
+    )
+    stream_level: int | None = Field(
+        default=None,
+        ge=1,
+        le=128,
+        description="The level of the topic that names the stream, the first is 1; each stream has its own window.",
+    )
+
+
+Source = Annotated[SerialSource | StandardInput | ReplaySource | MqttSource, Field(discriminator="kind")]

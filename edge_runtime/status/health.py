@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from edge_runtime.errors import TemporaryError
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.spec.fault import is_missing
-from edge_runtime.spec.report import State
+from edge_runtime.spec.report import REQUIRED, Report, State
 
 FILE_NAME = "status.json"
 _MODE = 0o644  # for every local program to read: it holds no measurement and no secret
@@ -75,6 +75,24 @@ class LineHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class SelftestHealth:
+    """What the last self-test of a bundle came to: how many checks passed, and the first that failed, if any."""
+
+    bundle: str
+    passed: int
+    checks: int
+    failed: str | None = None
+
+    @classmethod
+    def of(cls, report: Report) -> Self:
+        """Count ``report``."""
+        failed = report.failures(REQUIRED)
+        passed = sum(check.status == "pass" for check in report.checks)
+        first = f"{failed[0].id}: {failed[0].measured}; expected {failed[0].limit}" if failed else None
+        return cls(str(report.bundle.get("path", "")), passed, len(report.checks), first)
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """The whole process. ``live``: it turns. ``ready``: it is proven and could answer. ``fresh``: data flows.
 
@@ -93,10 +111,15 @@ class Health:
     profile: str | None = None
     lines: tuple[LineHealth, ...] = ()
     stopped: bool = False
+    selftest: tuple[SelftestHealth, ...] = ()
 
     def as_json(self) -> bytes:
         """One JSON object and a newline."""
         return to_json(self, indent=2, inf_nan_mode="null") + b"\n"
+
+    def as_message(self) -> bytes:
+        """One JSON object on one line, for a broker: the same, and ``status`` says that somebody is there."""
+        return to_json({"status": "online"} | asdict(self), inf_nan_mode="null")
 
 
 def timestamp(time_ns: int) -> str:

@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "unknown key, none near": (
         ("schema =", "zzz = 1\nschema ="),
-        f"device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, signature, line; {SEE}",
+        f"device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, signature, broker, line; {SEE}",
     ),
     "unknown key in a channel": (
         ("unit =", "units ="),
@@ -117,11 +117,11 @@ MISTAKES = {
     ),
     "wrong kind": (
         ('"serial"', '"tcp"'),
-        f"device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay'; {SEE}",
+        f"device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay', 'mqtt'; {SEE}",
     ),
     "no kind": (
         ('kind = "serial", ', ""),
-        f"device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay'; {SEE}",
+        f"device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay' or 'mqtt'; {SEE}",
     ),
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),

@@ -13,7 +13,7 @@ def test_positions_count_every_byte():
     queue = ChunkQueue(1 << 20)
     queue.put_dropping(b"ab", 10, 0, fresh=True)
     queue.put_dropping(b"cde", 20, LATER, fresh=False)
-    assert [tuple(chunk) for chunk in queue.take(100)] == [
+    assert [tuple(chunk)[:6] for chunk in queue.take(100)] == [
         (b"ab", 10, 0, 2, 0, True),
         (b"cde", 20, LATER, 5, 0, False),
     ]

@@ -34,7 +34,7 @@ def test_kind_picks_the_variant():
         ({"kind": "serial", "port": "COM3", "identify": {"send": "*IDN?"}}, "expect"),
         ({"kind": "replay", "path": "a", "speed": 0}, "greater than 0"),
         ({"kind": "replay", "path": "a", "speed": "fast"}, "max"),
-        ({"kind": "mqtt"}, "'serial', 'stdin', 'replay'"),
+        ({"kind": "tcp"}, "'serial', 'stdin', 'replay', 'mqtt'"),
         ({"port": "COM3"}, "kind"),
     ],
 )

@@ -1,0 +1,165 @@
+"""From [broker] to a link: names filled in, secrets fetched, TLS made ready; nothing is imported where there is no broker."""
+
+import hashlib
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic_core import to_json
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.links.mqtt_port import MqttLink
+from edge_runtime.run.config import LoadedConfig
+from edge_runtime.spec.broker import BrokerConfig
+from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.sink import MqttTopic
+from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.topic import filled, matches
+
+PORT: Final = 1883
+TLS_PORT: Final = 8883
+_MACHINE_ID: Final = Path("/etc/machine-id")
+_MAX_SECRET_BYTES: Final = 4096
+
+
+def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None:
+    """The link to the broker of a device file, not yet started; None where it names none.
+
+    Raises ConfigurationError for a password or a certificate that cannot be read, and for a line whose answers would
+    come back to a line of the same file.
+    """
+    broker = loaded.config.broker
+    if broker is None:
+        return None
+    _refuse_circles(loaded)
+    from edge_runtime.links.mqtt5_link import Mqtt5Link, Target  # noqa: PLC0415 -- for those who have a broker
+
+    password = _password(loaded, broker)
+    tls = None
+    if broker.tls is not None:
+        from edge_runtime.links.tls import Tls  # noqa: PLC0415 -- for those who encrypt
+
+        names = (broker.tls.ca, broker.tls.certificate, broker.tls.key)
+        ca, certificate, key = (None if one is None else loaded.resolve(one) for one in names)
+        tls = Tls(broker.tls.server_name or broker.host, ca=ca, certificate=certificate, key=key)
+    target = Target(
+        host=broker.host,
+        port=broker.port or (PORT if tls is None else TLS_PORT),
+        client_id=broker.client_id or default_client_id(state),
+        user=broker.user,
+        password=password or (lambda: None),
+        tls=tls,
+        keepalive_s=broker.keepalive_s,
+        session_expiry_s=broker.session_expiry_s,
+        receive_maximum=broker.receive_maximum,
+        max_packet_bytes=broker.max_packet_bytes,
+        reconnect_max_s=broker.reconnect_max_s,
+        status_topic=filled(broker.status_topic, device=device_name(broker)),
+        will=offline(run_id, "the connection was lost"),
+    )
+    return Mqtt5Link(target, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+
+
+def offline(run_id: str, reason: str) -> bytes:
+    """What stands on the status topic while nobody serves."""
+    return to_json({"status": "offline", "reason": reason, "run_id": run_id})
+
+
+def device_name(broker: BrokerConfig) -> str:
+    """What {device} stands for."""
+    return broker.device or re.sub(r"[/+#{}\x00-\x1f]", "-", socket.gethostname()) or "device"
+
+
+def default_client_id(state: Path, machine_id: Path = _MACHINE_ID) -> str:
+    """A name for the session that no other process has and that a restart has again.
+
+    Made of the machine id, which the system asks not to be shown as it is, and the state folder, which one process at
+    a time owns; 20 letters and digits, which every broker takes.
+    """
+    try:
+        machine = machine_id.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        machine = socket.gethostname()
+    return "edge" + hashlib.sha256(f"{machine}\n{state.resolve()}".encode()).hexdigest()[:16]
+
+
+def with_topics(line: LineConfig, broker: BrokerConfig | None) -> LineConfig:
+    """The line with the variables of its topics filled in; where a sink had no name, its topic is that."""
+    if broker is None or not line.uses_broker:
+        return line
+    device = device_name(broker)
+    source = line.source
+    if isinstance(source, MqttSource):
+        topics = tuple(filled(one, device=device, line=line.name) for one in source.topics)
+        source = source.model_copy(update={"topics": topics})
+    sinks = tuple(
+        one.model_copy(update={"topic": filled(one.topic, device=device, line=line.name)})
+        if isinstance(one, MqttTopic)
+        else one
+        for one in line.sink
+    )
+    return line.model_copy(update={"source": source, "sink": sinks})
+
+
+def _refuse_circles(loaded: LoadedConfig) -> None:
+    """Refuse a topic that a sink of this file writes and a source of it reads: the broker does not send us our own."""
+    lines = [with_topics(line, loaded.config.broker) for line in loaded.config.line]
+    for writer in lines:
+        for topic in [sink.topic for sink in writer.sink if isinstance(sink, MqttTopic)]:
+            for reader in lines:
+                filters = reader.source.topics if isinstance(reader.source, MqttSource) else ()
+                for one in filters:
+                    if matches(one, topic):
+                        raise ConfigurationError(
+                            subject=f"{loaded.path}, line {writer.name}, sink",
+                            found=f"topic {topic!r}, which source topic {one!r} of line {reader.name} takes",
+                            expected="answers that do not come back as samples",
+                            todo="give the answers a topic of their own, or name the source's topics more closely",
+                        )
+
+
+def _password(
+    loaded: LoadedConfig, broker: BrokerConfig, environment: Mapping[str, str] = os.environ
+) -> Callable[[], bytes | None] | None:
+    """What reads the password, anew at every connection: it may be changed while we run. It is kept nowhere."""
+    if broker.password_env is not None:
+        name = broker.password_env
+        if not environment.get(name):
+            raise ConfigurationError(
+                subject=f"{loaded.path}, broker.password_env", found=f"no environment variable {name}",
+                expected="the password in it", todo="set it for the service, or use password_file",
+            )  # fmt: skip
+        return lambda: environment.get(name, "").encode()
+    if broker.password_file is not None:
+        path = loaded.resolve(broker.password_file)
+        _first_line(path)
+
+        def read() -> bytes | None:
+            try:
+                return _first_line(path)
+            except ConfigurationError:
+                return None  # the broker then says that it is wrong, and the next attempt reads again
+
+        return read
+    return None
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_MAX_SECRET_BYTES).rstrip(b"\r\n")
+    except OSError as error:
+        raise ConfigurationError(
+            subject="broker.password_file", found=f"{path}: {error.strerror}", expected="a file this user can read",
+            todo="correct the path, or give the service's user the file",
+        ) from error  # fmt: skip
+    if not line:
+        raise ConfigurationError(
+            subject="broker.password_file", found=f"{path}, whose first line is empty", expected="the password in it",
+            todo="write it into the file",
+        )  # fmt: skip
+    return line

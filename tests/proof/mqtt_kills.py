@@ -1,0 +1,132 @@
+"""A line between two topics of a mosquitto, under load of QoS 1 and killed with -9 again and again; it knows no model."""
+
+import json
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.proof.station import environment, ledger, program
+from tests.rig.broker import Broker
+from tests.rig.mqtt_client import Client
+
+PATIENCE_S = 60.0
+STATUS = "edge/killed/status"
+BROKER = "max_queued_messages 0\n"
+"""A queue without limit: what is looked for is a loss of ours, not the broker's."""
+
+Payload = Callable[[int], bytes]
+
+
+class Outcome(NamedTuple):
+    """What came of it: the payloads that were sent, every answer by id as often as it came, the ledgers, the kills."""
+
+    sent: list[bytes]
+    answers: dict[str, list[bytes]]
+    book: dict
+    kills: int
+
+    @property
+    def doubles(self) -> int:
+        """Answers that came more than once, each further time."""
+        return sum(len(bodies) - 1 for bodies in self.answers.values())
+
+
+class _Load:
+    """Publishes ``payload(0)``, ``payload(1)``... at ``rate_hz`` from a thread of its own until it is stopped."""
+
+    def __init__(self, client: Client, payload: Payload, rate_hz: float) -> None:
+        self.sent: list[bytes] = []
+        self._client, self._payload, self._period_s = client, payload, 1 / rate_hz
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and return once the broker has taken the last one."""
+        self._stopping.set()
+        self._thread.join(PATIENCE_S)
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        last = None
+        while not self._stopping.wait(max(0.0, begun + len(self.sent) * self._period_s - time.monotonic())):
+            payload = self._payload(len(self.sent))
+            self.sent.append(payload)
+            last = self._client.publish_later("in/samples", payload)
+        if last is not None:
+            last.wait_for_publish(PATIENCE_S)
+
+
+def killed(
+    folder: Path, device: Callable[[Path, int], None], payload: Payload, *, kills: int, rate_hz: float, warm_up: int
+) -> Outcome:
+    """Serve, kill ``kills`` times at random moments, serve the rest; each sample but the first ``warm_up`` has an answer.
+
+    ``device`` writes device.toml for a broker's port: topics in/samples and out/answers, the device's name ``killed``.
+    """
+    folder.mkdir()
+    chance = random.Random(kills)
+    command = program("run", "--exit-on-refusal", "--config", "device.toml")
+    with (
+        Broker(folder / "mosquitto", BROKER) as broker,
+        (folder / "errors").open("ab") as errors,
+        Client(broker.port, "out/answers", name="listener") as listener,
+        Client(broker.port, STATUS, name="watcher") as watcher,
+        Client(broker.port, name="publisher") as publisher,
+    ):
+        device(folder, broker.port)
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=errors)
+
+        def welcomes() -> int:
+            return sum(b'"online"' in one for one in watcher.payloads(STATUS))
+
+        process = start()
+        try:
+            watcher.until(lambda: welcomes() > 0, "the first connection", PATIENCE_S)
+            load = _Load(publisher, payload, rate_hz)
+            for _ in range(kills):
+                time.sleep(chance.uniform(0.0, 0.5))
+                before = welcomes()
+                process.kill()
+                process.wait()
+                process = start()
+                # Mostly while serving, now and then while booting.
+                if chance.random() < 0.9:
+                    watcher.until(lambda before=before: welcomes() > before, "the next connection", PATIENCE_S)
+            load.stop()
+            due = len(load.sent) - warm_up
+            seen = _Seen(listener)
+            listener.until(lambda: seen.look() >= due, f"{due} answers", PATIENCE_S)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0, (folder / "errors").read_text()
+            seen.look()
+        finally:
+            process.kill()
+            process.wait()
+    assert "Traceback" not in (folder / "errors").read_text()
+    return Outcome(load.sent, seen.answers, ledger(folder), kills)
+
+
+class _Seen:
+    """The answers a listener has got, by id; each message is looked at once."""
+
+    def __init__(self, listener: Client) -> None:
+        self.answers: dict[str, list[bytes]] = {}
+        self._messages = listener.messages
+        self._looked = 0
+
+    def look(self) -> int:
+        """How many different ones there are."""
+        end = len(self._messages)
+        for topic, body, _ in self._messages[self._looked : end]:
+            if topic == "out/answers":
+                self.answers.setdefault(str(json.loads(body)["id"]), []).append(body)
+        self._looked = end
+        return len(self.answers)
