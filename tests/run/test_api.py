@@ -271,7 +271,7 @@ def frost_rows() -> list[Sample]:
 
 def test_the_documentation_s_program_runs() -> None:
     text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-    program = "".join(part.partition("```")[0] for part in text.split("```python\n")[1:])
+    (program,) = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT
     )
