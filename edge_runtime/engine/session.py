@@ -1,16 +1,17 @@
 """Opens a model's bytes on one provider and runs it; the one door to onnxruntime, and it falls back to nothing."""
 
-import math
 import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import vdot
 from numpy.typing import NDArray
 
 from edge_runtime.errors import BundleError, DeviceError
@@ -31,15 +32,17 @@ class Session:
     ``inputs`` and ``outputs`` are (name, shape, dtype) as the model itself states them.
     """
 
-    __slots__ = ("_names", "_options", "_run", "_takes_nan", "inputs", "outputs", "placement")
+    __slots__ = ("_finite", "_has_one", "_names", "_options", "_run", "inputs", "outputs", "placement")
 
     def __init__(self, session: Any, run_options: Any, *, takes_nan: bool) -> None:
         self._run = session.run
-        self._takes_nan = takes_nan
         self._options = run_options
         self.inputs = tuple((one.name, tuple(one.shape), _dtype(one.type)) for one in session.get_inputs())
         self.outputs = tuple((one.name, tuple(one.shape), _dtype(one.type)) for one in session.get_outputs())
         self._names = [name for name, _, _ in self.outputs]
+        self._has_one = len(self._names) == 1
+        floats = {name for name, _, dtype in self.inputs if "float" in dtype}
+        self._finite = frozenset() if takes_nan else frozenset(floats)
         self.placement = Counter[str]()
         for part in session.get_provider_graph_assignment_info():
             self.placement[part.ep_name] += len(part.get_nodes())
@@ -56,9 +59,7 @@ class Session:
             if not tensor.size:
                 raise ValueError(f"input {name}: an empty batch")
             # A sum of squares is finite only where every term is; where it is not, large numbers can have been the cause.
-            if self._takes_nan or tensor.dtype.kind != "f" or math.isfinite(np.vdot(tensor, tensor)):
-                continue
-            if not np.isfinite(tensor).all():
+            if name in self._finite and not isfinite(vdot(tensor, tensor)) and not np.isfinite(tensor).all():
                 raise ValueError(f"input {name}: a number that is not finite")
         try:
             values = self._run(self._names, feeds, self._options)
@@ -67,7 +68,7 @@ class Session:
                 subject="the model's run", found=_first_line(error), expected="an answer",
                 todo="run edge-runtime selftest and send its report",
             ) from error  # fmt: skip
-        return dict(zip(self._names, values, strict=True))
+        return {self._names[0]: values[0]} if self._has_one else dict(zip(self._names, values, strict=True))
 
 
 def open_session(

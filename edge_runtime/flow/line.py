@@ -15,10 +15,10 @@ from edge_runtime.flow.framing import Framer
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
-from edge_runtime.flow.preprocess import may_be_not_finite
+from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
 from edge_runtime.spec.reading import Damaged, Reading, Rejection
-from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK, Answer
+from edge_runtime.spec.result import CLIPPED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -87,9 +87,12 @@ class Line:
         self._looks_first = may_be_not_finite(manifest)
         self._takes_nan = any(channel.when_missing == "pass" for channel in manifest.channels)
         self._sizes = batch_sizes or manifest.batch_sizes
-        self._clips = tuple((name, clip.min, clip.max) for name, clip in model.variant.input_clip.items())
+        held = model.variant.input_clip
+        self._clips = [(name, band.min, band.max) for name, band in held.items()]
+        self._trained_fits = trained_stay_within(manifest, held)
         self._identity = blake2b(f"{model.digest}\n{name}\n".encode(), digest_size=10)
         self._windows = np.empty((self._sizes[-1], self._rule.length, self._rule.width))
+        self._splits = [split(count, self._sizes) for count in range(self._sizes[-1] + 1)]
         self._max_streams = max_streams(self._rule)
         self._due: list[_Due] = []
         self._streams: dict[str, Stream] = {}
@@ -186,7 +189,7 @@ class Line:
         if self._looks_first and due:
             due = self._usable(due)
         first = 0
-        for size in split(len(due), self._sizes):
+        for size in self._splits[len(due)]:
             part, windows = due[first : first + size], self._windows[first : first + size]
             try:
                 tensors = self._preprocess(windows)
@@ -315,7 +318,7 @@ class Line:
         """Refuse the windows whose tensor is not finite, as a logarithm of nothing is, and close the ranks."""
         good: list[int] = []
         first = 0
-        for size in split(len(due), self._sizes):
+        for size in self._splits[len(due)]:
             tensors = self._preprocess(self._windows[first : first + size])
             fine = np.logical_and.reduce([_finite_rows(tensor, self._takes_nan) for tensor in tensors.values()])
             good += [first + row for row in np.flatnonzero(fine).tolist()]
@@ -342,7 +345,7 @@ class Line:
         outputs: Mapping[str, NDArray[Any]],
     ) -> None:
         made = self._post.make(outputs)
-        clips = [clip for clip in self._clips if _is_beyond(tensors[clip[0]], *clip[1:])]
+        clips = self._clips and self._passed(part, tensors)
         for state in self._rule.states:
             after = np.moveaxis(outputs[state.output], state.batch_axis, 0)
             for row, due in enumerate(part):
@@ -375,6 +378,12 @@ class Line:
             stream.seq += 1
             stream.switches = switches
             self._touched[due.name] = stream
+
+    def _passed(self, part: list[_Due], tensors: Mapping[str, NDArray[Any]]) -> list[tuple[str, float, float]]:
+        """The clips that some number of this batch is beyond; where the trained bands lie within, few need a look."""
+        if self._trained_fits and not any(due.flags & EXTRAPOLATING for due in part):
+            return []
+        return [clip for clip in self._clips if _is_beyond(tensors[clip[0]], *clip[1:])]
 
     def _reject(self, rejection: Rejection, stream: str, raw: bytes) -> None:
         self.ledger.received += 1

@@ -1,12 +1,13 @@
 """From contract units to the model's input tensors, with stored constants only; nothing is ever fitted to what comes in."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.flow.steps import plan
+from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel, Input
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.steps import Lookup
@@ -32,8 +33,8 @@ def make_preprocess(manifest: Manifest) -> Preprocess:
     parts = list(_parts(manifest))
     _check_ends(manifest, parts)
     if len(parts) == 1:
-        only = parts[0]
-        return lambda windows: {only.tensor: only.cast(only.make(windows))}
+        tensor, _, make, cast, *_ = parts[0]
+        return lambda windows: {tensor: cast(make(windows))}
     return lambda windows: {one.tensor: one.cast(one.make(windows[:, :, one.columns])) for one in parts}
 
 
@@ -41,6 +42,26 @@ def may_be_not_finite(manifest: Manifest) -> bool:
     """Whether finite values in contract units may give a tensor that is not: a logarithm, a word of no table."""
     steps = [step.step for model_input in manifest.inputs for step in model_input.steps]
     return manifest.preprocess_onnx is not None or not _ALWAYS_FINITE.issuperset(steps)
+
+
+def trained_stay_within(manifest: Manifest, bands: Mapping[str, Band]) -> bool:
+    """Whether no window of samples inside the trained bands leaves ``bands``, given by input tensor in its own units.
+
+    False also where it is not known: the ends of a band speak for all between only if each number is a plain one of the
+    sample itself, and goes through rising or falling steps by itself.
+    """
+    steps = [step.step for model_input in manifest.inputs for step in model_input.steps]
+    plain = all(one.form == "number" and not one.shape and one.when_missing == "refuse" for one in manifest.channels)
+    if not plain or manifest.preprocess_onnx is not None or not _MONOTONIC.issuperset(steps):
+        return False
+    make = make_preprocess(manifest)
+    trained = [channel.bands[0] for channel in manifest.channels]
+    for row in ([band.min for band in trained], [band.max for band in trained]):
+        tensors = make(np.tile(row, (1, manifest.length, 1)))
+        for name, band in bands.items():
+            if not (band.min <= tensors[name].min() and tensors[name].max() <= band.max):
+                return False
+    return True
 
 
 class _Part(NamedTuple):
@@ -107,6 +128,7 @@ def _at_rest(channel: Channel) -> float:
 
 
 _ALWAYS_FINITE = frozenset({"standardize", "min_max", "clip", "scale", "lag", "difference", "colours", "resize"})
+_MONOTONIC = frozenset({"standardize", "min_max", "clip", "scale"})
 _LIMITS = {
     "float32": (-3.4028234663852886e38, 3.4028234663852886e38), "float16": (-65504.0, 65504.0),
     "float64": (-1.7976931348623157e308, 1.7976931348623157e308),

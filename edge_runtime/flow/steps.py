@@ -191,8 +191,8 @@ def _misfit(constants: Floats, shape: Shape) -> str:
 
 
 def _repeated(constants: Floats, shape: Shape) -> Floats:
-    """The constants in the shape of a whole sample, if it is small: numpy then walks one long run, not many short ones."""
-    return np.broadcast_to(constants, shape).copy() if prod(shape) <= _SMALL else constants
+    """The constants in the shape of a batch of one, if that is small: numpy then has equal shapes and repeats nothing."""
+    return np.broadcast_to(constants, (1, *shape)).copy() if prod(shape) <= _SMALL else constants
 
 
 def _scaled(values: Floats, offset: Floats, scale: Floats) -> Floats:

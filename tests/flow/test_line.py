@@ -171,6 +171,35 @@ def test_a_tensor_beyond_the_int8_scale_is_flagged_clipped_for_its_row_only():
     assert [bool(one.flags & CLIPPED) for one in found] == [False, True, True, False]
 
 
+@settings(deadline=None, max_examples=80)
+@given(
+    trained=st.sampled_from([20.0, 30.0, 30.000001, 45.0]),
+    step=st.sampled_from(["standardize", "scale", "difference"]),
+    values=st.lists(st.floats(-60, 60) | st.sampled_from([30.0, -30.0]), min_size=2, max_size=20),
+)
+def test_clipped_is_flagged_the_same_whether_the_trained_band_fits_the_scale_or_not(trained, step, values):
+    steps = {
+        "standardize": {"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]},
+        "scale": {"step": "scale", "a": -0.1},
+        "difference": {"step": "difference"},
+    }
+    raw = tiny.manifest(steps=[steps[step]]).model_dump(mode="json", by_alias=True)
+    raw["inputs"][0]["channels"][0]["trained"] = {"min": -trained, "max": trained}
+    raw["variants"][0]["input_clip"] = {"x": {"min": -3.0, "max": 3.0}}
+    if step == "difference":
+        raw["inputs"][0]["shape"] = ["batch", 2, 1]
+    contract = tiny.manifest(inputs=raw["inputs"], variants=raw["variants"])
+    found = answers(tiny.line(contract=contract), rows(values))
+    sent = [float(f"{value:f}") for value in values]
+    pairs = zip(sent, sent[1:], strict=False)
+    beyond = {
+        "standardize": lambda a, b: max(abs(np.float32(a / 10)), abs(np.float32(b / 10))) > 3,
+        "scale": lambda a, b: max(abs(np.float32(a * -0.1)), abs(np.float32(b * -0.1))) > 3,
+        "difference": lambda a, b: abs(np.float32(b - a)) > 3,
+    }
+    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairs]
+
+
 def test_an_answer_at_an_end_of_its_int8_scale_is_flagged_clipped():
     raw = tiny.manifest().model_dump(mode="json", by_alias=True)
     raw["variants"][0]["output_scale"] = {"y": {"step": 0.1, "min": 0.0, "max": 2.0}}
