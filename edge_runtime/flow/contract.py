@@ -124,6 +124,17 @@ class Contract:
             values.append(y)
         return Judged(tuple(values), flags)
 
+    def conversions_of(self, units: tuple[str | None, ...] | None) -> tuple[tuple[str, float, float] | None, ...]:
+        """Per channel the unit (UCUM) its number comes in, and ``a`` and ``b`` of ``y = a*x + b``, the correction within.
+
+        ``units`` are a reading's; None where there is no unit, or one that does not convert.
+        """
+        rules = self._rules if units is None else self._rules_of(units)
+        return tuple(
+            None if isinstance(rule, Rejection) or channel.form != "number" else (rule.declared, rule.a, rule.b)
+            for rule, channel in zip(rules, self._channels, strict=True)
+        )
+
     def _judge_any(
         self, given: Sequence[Value], rules: Sequence[_Rule | Rejection], stream: Stream | None, time_ns: int
     ) -> Judged | Rejection:
