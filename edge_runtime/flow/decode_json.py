@@ -1,4 +1,4 @@
-"""One line that is one JSON object -> one Reading; it takes no text for a number and no truth value either."""
+"""One line that is one JSON object -> one Reading; it takes no text for a number unasked, and no truth value ever."""
 
 import re
 from collections.abc import Mapping
@@ -17,6 +17,8 @@ from edge_runtime.spec.reading import Reading, Rejection
 _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_INTEGER_BITS = 64
 _ESCAPE = re.compile(r"~(?![01])")
+_NUMERIC = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONGEST_NUMERIC = 64
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -34,7 +36,7 @@ class JsonDecoder:
                     subject=f"channel {name!r}, read", found="'columns'", expected="'list', 'base64' or 'file' in JSON",
                     todo="only csv has columns",
                 )  # fmt: skip
-        conversions = Conversions("field", _number, _text, _carried, "a JSON number", _word)
+        conversions = Conversions("field", _number, _text, _carried, "a JSON number", _word, numeric_text=_numeric_text)
         self._assemble = make_assemble(decode, channels, _getter_of, conversions, files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
@@ -115,6 +117,15 @@ def _number(raw: object) -> float | None:
             return inf if raw > 0 else -inf
     if raw is None:
         return None
+    raise ValueError
+
+
+def _numeric_text(raw: object) -> float | None:
+    """Read what float() would, without its nan, infinity, underscores and digits of other scripts."""
+    if raw is None:
+        return None
+    if type(raw) is str and len(raw) <= _LONGEST_NUMERIC and _NUMERIC.fullmatch(raw.strip()):
+        return float(raw)
     raise ValueError
 
 

@@ -4,7 +4,7 @@ import datetime as dt
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
 from edge_runtime.spec.units import Vocabulary
 
@@ -13,7 +13,7 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
-Read = Literal["number", "text", "list", "columns", "base64", "file"]
+Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file"]
 """How a channel's value is written in a payload."""
 
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
@@ -46,6 +46,16 @@ class TimeField(BaseModel):
         lt=1440,
         description="Minutes to the east of UTC that a time without a zone is in. Without this key such a time is"
         " refused as bad_time; a time that names its zone always uses its own.",
+    )
+    not_before: dt.date | None = Field(
+        default=None,
+        description="The first day (UTC) that can be true. An earlier time is bad_time: a device without a clock of its"
+        " own begins in 1970 until it is told the time.",
+    )
+    when_bad: Literal["refuse", "arrival"] = Field(
+        default="refuse",
+        description="What follows from a time that is absent, unreadable or before not_before: the sample is refused, or"
+        " its time of arrival counts.",
     )
 
     @field_validator("format")
@@ -117,14 +127,25 @@ class ChannelBinding(BaseModel):
         description="The field in which the payload itself names the unit, as a balance does whose unit is switched on"
         " its front panel. Only one of unit and unit_field.",
     )
+    unit_map: Annotated[dict[FieldName, FieldName], Field(min_length=1)] | None = Field(
+        default=None,
+        description="What the texts of unit_field mean, each a unit in vocabulary: { C = 'Cel', F = '[degF]' }. Any other"
+        " text is refused as unknown_unit.",
+    )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
     read: Read = Field(
         default="number",
-        description="How the value is written: one 'number'; the 'text' of a category, such as 'red'; a 'list', which"
+        description="How the value is written: one 'number'; a 'numeric_text', which is a number that JSON holds as text,"
+        " such as '21.5'; the 'text' of a category, such as 'red'; a 'list', which"
         " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
         " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; or the name of a 'file' with them in"
         " folder: raw, .npy, or binary PGM or PPM.",
+    )
+    missing_values: tuple[FiniteFloat, ...] = Field(
+        default=(),
+        description="Numbers by which the sender means that there is no value, for example [-32768, 65535], compared as"
+        " sent, before any correction and conversion.",
     )
     count: int | None = Field(
         default=None, ge=1, le=4096, description="Of columns: how many of them, for example 256 of a spectrometer."
@@ -152,6 +173,10 @@ class ChannelBinding(BaseModel):
     def _consistent(self) -> Self:
         if self.unit is not None and self.unit_field is not None:
             raise ValueError(f"unit {self.unit!r} and unit_field {self.unit_field!r} both say the unit; keep one")
+        if self.unit_map is not None and self.unit_field is None:
+            raise ValueError("unit_map says what the texts of unit_field mean, and there is no unit_field")
+        if self.missing_values and self.read not in {"number", "numeric_text"}:
+            raise ValueError("missing_values belongs to single numbers: read = 'number' or 'numeric_text'")
         if (self.read == "columns") != (self.count is not None):
             raise ValueError("count says how many columns: it belongs to read = 'columns', and only to it")
         if (self.read in {"base64", "file"}) != (self.dtype is not None):
