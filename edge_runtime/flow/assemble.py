@@ -7,7 +7,7 @@ from edge_runtime.flow.field_value import packed, row_list
 from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, DecimalMark, Decode, Read
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode, Read
 from edge_runtime.spec.reading import Gridded, Reading, Rejection, Value
 
 Row = Any
@@ -247,7 +247,7 @@ def bad_encoding(frame: bytes, encoding: str, error: UnicodeDecodeError) -> Reje
 
 
 def _decimal(decode: Decode) -> DecimalMark:
-    return "." if decode.format == "json" else decode.decimal
+    return decode.decimal if isinstance(decode, CsvDecode | PatternDecode) else "."
 
 
 def _make_units(

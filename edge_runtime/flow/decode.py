@@ -1,4 +1,4 @@
-"""One frame of bytes -> one Reading, or why it is none; it converts no unit and judges no value."""
+"""One frame of bytes -> its Reading or several, or why it is none; it converts no unit and judges no value."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -6,15 +6,16 @@ from typing import Protocol
 from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decode_json import JsonDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
+from edge_runtime.flow.decode_senml import SenmlDecoder
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode
-from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode, SenmlDecode
+from edge_runtime.spec.reading import Pack, Reading, Rejection
 
 
 class Decoder(Protocol):
     """Reads frames of one format; only a CSV header is remembered from one frame to the next."""
 
-    def decode(self, frame: bytes) -> Reading | Rejection | None:
+    def decode(self, frame: bytes) -> Reading | Rejection | Pack | None:
         """Read one frame without its end; ``None`` is no sample (header, comment, blank). It never raises."""
 
     @property
@@ -38,4 +39,6 @@ def make_decoder(
         return CsvDecoder(decode, channels, files or {})
     if isinstance(decode, JsonDecode):
         return JsonDecoder(decode, channels, files or {})
+    if isinstance(decode, SenmlDecode):
+        return SenmlDecoder(decode, channels)
     return PatternDecoder(decode, channels, files or {})

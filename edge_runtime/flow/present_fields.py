@@ -5,8 +5,9 @@ from itertools import islice
 
 from pydantic_core import from_json
 
+from edge_runtime.flow.decode_senml import SenmlDecoder
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import Decode, JsonDecode
+from edge_runtime.spec.binding import Decode, JsonDecode, SenmlDecode
 
 _DEEPEST = 8
 _WIDEST = 64
@@ -16,7 +17,7 @@ _MOST = 512
 def absent(decode: Decode, frame: bytes, fields: dict[str, str]) -> list[str]:
     """For each of ``fields`` (field -> what it is for) that this payload has not, a clause with the nearest it has.
 
-    Only where each payload names its own fields, as JSON does; elsewhere, and for what cannot be read, none.
+    Only where each payload names its own fields, as JSON and SenML do; elsewhere, and for what cannot be read, none.
     """
     present = _present(decode, frame)
     if present is None:
@@ -36,6 +37,9 @@ def _clause(field: str, purpose: str, present: dict[str, bool]) -> str:
 
 def _present(decode: Decode, frame: bytes) -> dict[str, bool] | None:
     """Each field -> whether there is something in it."""
+    if isinstance(decode, SenmlDecode):
+        names = SenmlDecoder(decode, {}).names(frame)
+        return dict.fromkeys(names, True) if names else None
     if not isinstance(decode, JsonDecode):
         return None
     try:

@@ -30,7 +30,7 @@ from edge_runtime.run.inspect import manifest_of
 from edge_runtime.run.record import choose_line
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.manifest import Manifest
-from edge_runtime.spec.reading import Damaged, Gridded, Reading, Rejection
+from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 
 _SHOWN_NUMBERS: Final = 4
@@ -83,6 +83,9 @@ class DryBinding:
             yield Sample("no_sample")
         elif isinstance(item, Rejection):
             yield Sample("refused", item)
+        elif isinstance(item, Pack):
+            for reading in item.at(arrival_ns):
+                yield self._judged(reading, arrival_ns)
         else:
             yield self._judged(item, arrival_ns)
 
@@ -174,7 +177,7 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     outcomes: Counter[str] = Counter()
     number = 0
     framer = make_framing(line.framing, line.decode.encoding)
-    for number, payload in enumerate(payloads(file, framer, is_text=True), 1):
+    for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format != "senml+cbor"), 1):
         missing = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns):

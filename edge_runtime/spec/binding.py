@@ -299,5 +299,38 @@ class PatternDecode(BaseModel):
     carry: CarryOption = ()
 
 
-Decode = Annotated[CsvDecode | JsonDecode | PatternDecode, Field(discriminator="format")]
+class SenmlDecode(BaseModel):
+    """One frame is one SenML pack (RFC 8428): names, values, units and times as it says them itself."""
+
+    model_config = _FROZEN
+
+    format: Literal["senml+json", "senml+cbor"] = Field(description="As the media type ends.")
+    stream: Literal["bn"] | None = Field(
+        default=None,
+        description="bn: each base name is a stream of its own, and a channel's field is the name behind it (n). Without"
+        " this key a field is the whole name, bn followed by n.",
+    )
+
+    @property
+    def encoding(self) -> Encoding:
+        """JSON's own."""
+        return "utf-8"
+
+    @property
+    def time(self) -> None:
+        """None of its own: a pack has its times where RFC 8428 says."""
+        return None
+
+    @property
+    def status(self) -> None:
+        """SenML has none."""
+        return None
+
+    @property
+    def carry(self) -> tuple[FieldName, ...]:
+        """Nothing passes through."""
+        return ()
+
+
+Decode = Annotated[CsvDecode | JsonDecode | PatternDecode | SenmlDecode, Field(discriminator="format")]
 """How one frame is read, chosen by ``format``."""

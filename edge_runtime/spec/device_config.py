@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.binding import ChannelBinding, Decode
+from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
 from edge_runtime.spec.framing import Framing, LinesFraming
 from edge_runtime.spec.sink import Sink
 from edge_runtime.spec.source import SerialSource, Source, StandardInput
@@ -75,6 +75,20 @@ class LineConfig(BaseModel):
         return {"kind": "lines"} | value if isinstance(value, dict) else value
 
     @model_validator(mode="after")
+    def _units_of_a_pack(self) -> Self:
+        """Write out what a SenML pack leaves no choice of: its vocabulary, and that a record names its unit."""
+        if not isinstance(self.decode, SenmlDecode):
+            return self
+        return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
+
+    @model_validator(mode="after")
+    def _bytes_are_no_lines(self) -> Self:
+        """Refuse to cut binary packs at bytes that look like line ends; a message of a broker is never cut."""
+        if self.decode.format == "senml+cbor" and self.framing.kind == "lines" and self.source.kind in _STREAMS:
+            raise ValueError("framing.kind 'cobs', 'slip' or 'packet': senml+cbor is no text, and lines would cut it")
+        return self
+
+    @model_validator(mode="after")
     def _sinks_apart(self) -> Self:
         """Refuse two sinks that no status and no journal could tell apart."""
         _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
@@ -128,6 +142,18 @@ class DeviceConfig(BaseModel):
         if len(readers) > 1:
             raise ValueError(f"one line that reads standard input; {' and '.join(readers)} both do")
         return self
+
+
+_STREAMS = frozenset({"serial", "stdin", "replay"})
+"""Sources whose bytes have to be cut into frames."""
+
+
+def _of_a_pack(channel: ChannelBinding) -> ChannelBinding:
+    said = channel.model_fields_set
+    written = {} if "vocabulary" in said else {"vocabulary": "senml"}
+    if not said & {"unit", "unit_field"}:
+        written["unit_field"] = "u"
+    return channel.model_copy(update=written)
 
 
 def _once(what: str, names: list[str], todo: str) -> None:

@@ -30,7 +30,7 @@ def keys(schema: dict, name: str) -> set[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode"),
+        *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode", "SenmlDecode"),
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "TimeField", "StatusField", "ChannelBinding", "Correction", "StandardOutput"),
         *("JsonLinesFile", "JournalConfig", "DeadLetters"),
@@ -57,3 +57,25 @@ def test_it_is_frozen_and_survives_json() -> None:
         config.profile = "other"
     again = DeviceConfig.model_validate_json(json.dumps(config.model_dump(mode="json", by_alias=True)))
     assert again == config
+
+
+def senml(kind: str, channel: dict, **keys: object) -> DeviceConfig:
+    line = {
+        "name": "roof", "bundle": "b", "source": {"kind": "stdin"}, "decode": {"format": kind},
+        "channels": {"t": {"field": "t"} | channel}, "sink": [{"kind": "stdout"}],
+    }  # fmt: skip
+    return DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "line": [line | keys]})
+
+
+def test_a_pack_brings_its_vocabulary_and_its_units() -> None:
+    bound = senml("senml+json", {}).line[0].channels["t"]
+    assert (bound.vocabulary, bound.unit_field, bound.unit) == ("senml", "u", None)
+    bound = senml("senml+json", {"unit": "Cel"}).line[0].channels["t"]
+    assert (bound.vocabulary, bound.unit_field, bound.unit) == ("senml", None, "Cel")
+    assert senml("json", {}).line[0].channels["t"].vocabulary == "ucum"
+
+
+def test_binary_packs_are_not_cut_into_lines() -> None:
+    with pytest.raises(ValidationError, match="senml\\+cbor is no text"):
+        senml("senml+cbor", {})
+    assert senml("senml+cbor", {}, framing={"kind": "slip"}).line[0].decode.encoding == "utf-8"
