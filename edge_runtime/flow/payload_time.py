@@ -64,7 +64,8 @@ def _make_reader(time: TimeField, decimal: DecimalMark) -> Callable[[object], in
             return Rejection("bad_time", subject, "nothing" if value is None else quote(value), expected)
         if earliest_ns <= time_ns <= _LATEST_NS:
             return time_ns
-        todo = "the device does not know the time yet: let it ask for it" if 0 <= time_ns < earliest_ns else ""
+        is_early = time.not_before is not None and time_ns < earliest_ns
+        todo = "the device does not know the time yet: let it ask for it" if is_early else ""
         return Rejection("bad_time", subject, quote(value), expected, todo)
 
     return read_time

@@ -28,6 +28,7 @@ from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.inspect import manifest_of
 from edge_runtime.run.record import choose_line
+from edge_runtime.spec.binding import SenmlDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
@@ -65,6 +66,8 @@ class DryBinding:
         self._contract = Contract(self._channels, bound)
         self._decoder = make_decoder(line.decode, bound, file_channels(self._channels, bound, folder))
         self._decode, self._fields = line.decode, bound_fields(line.decode, bound)
+        if isinstance(line.decode, SenmlDecode):  # units and base names are where every pack has them
+            self._fields = {binding.field: f"channel {name!r}" for name, binding in bound.items()}
         self._rule = WindowRule(manifest)
         self._streams: dict[str, Stream] = {}
 

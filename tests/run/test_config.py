@@ -125,7 +125,10 @@ MISTAKES = {
     ),
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),
-        f"device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'senml+json', 'senml+cbor'; {SEE}",
+        (
+            "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'senml+json', "
+            f"'senml+cbor'; {SEE}"
+        ),
     ),
     "one of two types": (
         (SOURCE, 'kind = "replay", path = "x", speed = "slow"'),
