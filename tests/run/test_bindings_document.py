@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from edge_runtime.bundle.write import write_directory
+from edge_runtime.cli import parser
 from edge_runtime.run import bind
 from edge_runtime.spec.manifest import encode
 from edge_runtime.spec.toml_text import parse_toml
@@ -85,8 +86,6 @@ def said(example: Example, folder: Path) -> tuple[int, str]:
     captured = "".join(payload.split()) if example.kind == "hex" else json.dumps(message)
     (folder / "captured").write_text(captured)
     arguments = ["--config", str(folder / "device.toml"), str(folder / "captured")]
-    from edge_runtime.cli import parser
-
     out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     with patch.object(sys, "stdout", out), contextlib.redirect_stderr(err):
         code = bind.main(parser().parse_args(["bind", "--dry-run", *arguments]))
@@ -116,6 +115,15 @@ def test_every_preset_is_there() -> None:
     for title in ("Zigbee2MQTT", "Tasmota", "The Things Stack", "ChirpStack", "Shelly", "SenML", "A plain number", "rtl_433",
                   "Numbers as text", "Victron"):  # fmt: skip
         assert "accepted" in of(title)
+
+
+def test_no_block_stands_aside() -> None:
+    kinds_found = [block["kind"] for block in BLOCK.finditer(TEXT)]
+    assert kinds_found.count("sh") == 1  # it needs a broker
+    assert set(kinds_found) == {"sh", "toml", "console", *PAYLOADS}
+    assert len(EXAMPLES) == sum(kind in PAYLOADS for kind in kinds_found) == kinds_found.count("console")
+    [command] = re.findall(r"^edge-runtime (.*)$", TEXT, flags=re.MULTILINE)
+    assert parser().parse_args(command.split()).dry_run
 
 
 def test_the_traps_are_refused_and_told() -> None:
