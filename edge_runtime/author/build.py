@@ -19,6 +19,7 @@ from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.mutate_strengthen import strengthen_variants
+from edge_runtime.author.node_errors import node_errors
 from edge_runtime.author.passes import answer_rows, batch_axes, filled, through
 from edge_runtime.author.preprocessing import put_inside
 from edge_runtime.author.promise import PREPROCESS_NAME, describe_recipe, make_channels, make_manifest, make_variant
@@ -40,6 +41,7 @@ from edge_runtime.author.record import (
     Built,
     CalibrationRecord,
     Metrics,
+    NodeError,
     Proof,
     Record,
     differences,
@@ -187,6 +189,7 @@ def build(
             between_batch_sizes=max(off for one in apart for off in one.values()),
         ),
         metrics={name: one.metrics for name, one in zip(names, proven, strict=True) if one.metrics},
+        nodes=_node_errors(source, models, made),
         mutation={name: mutation_record(one) for name, one in scores.items()},
         search=searched.record if searched else None,
         tolerances=tolerances,
@@ -236,23 +239,6 @@ def _made(
 def _plain(contract: Contract, stated: ContractVariant, graph: Graph) -> _Made:
     """A variant as the author's own model is."""
     return _Made(make_variant(contract, stated, graph, read_grid(graph), None), graph, None)
-
-
-def _chosen(
-    source: Source, sources: Sequence[Model], plain: Sequence[_Made], recorded: Record | None, tell: Tell
-) -> tuple[list[_Made], Outcome | None]:
-    """The variants as they will ship: searched for, quantized by the one recipe, or as they are."""
-    made = list(plain)
-    searched: Outcome | None = None
-    for at, (variant, model) in enumerate(zip(source.contract.variants, sources, strict=True)):
-        if at == 0 and source.contract.gates is not None:
-            found, searched = search_contract(source, variant, model, recorded.search if recorded else None, tell)
-            if found is not None and searched.graph is not None:
-                made[at] = _Made(found.variant, searched.graph, found.calibration)
-        elif variant.precision == "int8":
-            tell(f"quantizing {variant.name}")
-            made[at] = _quantized(source, variant, model, recorded)
-    return made, searched
 
 
 def _manifest(source: Source, variants: Sequence[Variant]) -> Manifest:
@@ -323,6 +309,13 @@ def _floats(source: Source, made: Sequence[_Made]) -> dict[str, bytes]:
         for stated, one in zip(contract.variants, made, strict=True)
         if one.variant.precision == "int8"
     }
+
+
+def _node_errors(source: Source, models: Sequence[Model], made: Sequence[_Made]) -> dict[str, tuple[NodeError, ...]]:
+    """By variant what int8 costs by each node, on cases that no test is made of."""
+    raw = (source.validation or source.train).raw
+    found = {one.variant.name: node_errors(model, one.graph, raw) for model, one in zip(models, made, strict=True)}
+    return {name: nodes for name, nodes in found.items() if nodes is not None}
 
 
 def _cases(source: Source, model: Model) -> Cases:

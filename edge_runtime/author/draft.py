@@ -1,6 +1,5 @@
 """A first contract.toml from a model and data: what can be seen is filled in, what cannot be known is TODO; it guesses no unit."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,6 +10,8 @@ from onnx import ModelProto
 
 from edge_runtime.author.arrays import extent, longest_runs
 from edge_runtime.author.draft_data import Table
+from edge_runtime.author.draft_outputs import outputs
+from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
 from edge_runtime.author.lint_nodes import dtype_name
 from edge_runtime.errors import BundleError
 
@@ -50,21 +51,8 @@ def draft(model: ModelProto, table: Table, *, model_file: str, subject: str, ref
     names = channel_names(table.names)
     parts = (_head(model, model_file), _data(table), _reference(reference), _input_part(model_input, model))
     channels = (_channel(name, at, table, windowed=model_input.length is not None) for at, name in enumerate(names))
-    ends = (_window(model_input, table), _preprocess(table), _outputs(model), _END)
+    ends = (_window(model_input, table), _preprocess(table), outputs(model, table), _END)
     return "\n".join([*parts, *channels, *(part for part in ends if part)])
-
-
-def channel_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Column headings as names of the contract: lower case, digits and underscores, each another."""
-    found: list[str] = []
-    for at, text in enumerate(texts):
-        # An exponent or a bracket at the end of a heading is mostly a unit: kept, since it is a hint for the reader.
-        plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:48]
-        name = plain if plain[:1].isalpha() else f"channel_{plain or at}"
-        while name in found:
-            name += "_2"
-        found.append(name)
-    return tuple(found)
 
 
 def _input(model: ModelProto, table: Table, subject: str) -> _Input:
@@ -83,7 +71,7 @@ def _input(model: ModelProto, table: Table, subject: str) -> _Input:
         if surplus:
             raise BundleError(
                 subject=f"{subject}, input {value.name}", found=f"shape ({', '.join(map(str, shape))})",
-                expected=f"{channels} channels, as {table.source} has: {', '.join(map(_comment, surplus))} too many, if they "
+                expected=f"{channels} channels, as {table.source} has: {', '.join(map(comment, surplus))} too many, if they "
                 "stand in the model's order",
                 todo="leave the target out, or name it with data.train = { values, target }: an array of its own in a .npz",
             )  # fmt: skip
@@ -113,14 +101,14 @@ def _reference(recorded: Recorded | None) -> str:
     lines = [
         "# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered."
     ]
-    lines += ["[reference]", f"file = {_text(recorded.file if recorded else 'TODO')}"]
+    lines += ["[reference]", f"file = {quoted(recorded.file if recorded else 'TODO')}"]
     for group in ("raw", "tensor", "output"):
         arrays = recorded.arrays if recorded else ()
         inner = sorted(name for name in arrays if name.startswith(f"{group}/"))
         if group in arrays or not inner:
-            lines.append(f"{group} = {_text(group if group in arrays else 'TODO')}")
+            lines.append(f"{group} = {quoted(group if group in arrays else 'TODO')}")
         else:
-            named = (f"{_text(name.removeprefix(f'{group}/'))} = {_text(name)}" for name in inner)
+            named = (f"{quoted(name.removeprefix(f'{group}/'))} = {quoted(name)}" for name in inner)
             lines.append(f"{group} = {{ {', '.join(named)} }}")
     return "\n".join([*lines, ""])
 
@@ -130,18 +118,18 @@ def _head(model: ModelProto, model_file: str) -> str:
     producer = f"{model.producer_name} {model.producer_version}".strip() or "TODO"
     return f"""\
 # A draft by `edge-runtime init`. Nothing is built while a TODO is left; docs/contract.md explains every key.
-id = {_text(stem or "model")}
+id = {quoted(stem or "model")}
 version = "0.1.0"
 security_version = 0
 description = "TODO"  # one sentence: what goes in -> what comes out
-model = {_text(model_file)}
+model = {quoted(model_file)}
 precision = "float32"  # or "int8": quantized from the training data
 
 [provenance]
 checkpoint = "TODO"
 checkpoint_sha256 = "TODO"
 framework = "TODO"  # with its version
-exporter = {_text(producer)}
+exporter = {quoted(producer)}
 training_data = "TODO"
 licence = "TODO"
 limits = "TODO"  # what the numbers must not be taken for
@@ -149,16 +137,16 @@ limits = "TODO"  # what the numbers must not be taken for
 
 
 def _data(table: Table) -> str:
-    left_out = f"; left out, not numbers: {_comment(', '.join(table.left_out))}" if table.left_out else ""
-    lines = [f"# {table.cases} cases, from {_comment(table.source)}{left_out}.", "[data]"]
+    left_out = f"; left out, not numbers: {comment(', '.join(table.left_out))}" if table.left_out else ""
+    lines = [f"# {table.cases} cases, from {comment(table.source)}{left_out}.", "[data]"]
     if table.file is None:
         lines.append('file = "TODO"  # a build reads .npz: numpy.savez("data.npz", train=..., test=...)')
     else:
-        lines.append(f"file = {_text(table.file)}")
-    lines.append(f"axes = {_list(table.axes)}")
+        lines.append(f"file = {quoted(table.file)}")
+    lines.append(f"axes = {listed(table.axes)}")
     for part in table.parts:
-        target = f", target = {_text(part.target)}" if part.target else ""
-        lines.append(f"{part.role} = {{ values = {_text(part.values)}{target} }}")
+        target = f", target = {quoted(part.target)}" if part.target else ""
+        lines.append(f"{part.role} = {{ values = {quoted(part.values)}{target} }}")
     return "\n".join([*lines, ""])
 
 
@@ -169,8 +157,8 @@ def _input_part(model_input: _Input, model: ModelProto) -> str:
     )
     return f"""\
 [[input]]
-tensor = {_text(model_input.name)}  # {dtype} ({_comment(shape)})
-axes = {_list(model_input.axes)}
+tensor = {quoted(model_input.name)}  # {dtype} ({comment(shape)})
+axes = {listed(model_input.axes)}
 """
 
 
@@ -178,7 +166,7 @@ def _channel(name: str, at: int, table: Table, *, windowed: bool) -> str:
     every = table.raw[:, :, at]
     values = every[np.isfinite(every)]
     missing = every.size - values.size
-    lines = [f"# {_comment(table.names[at])}: {values.size} values"]
+    lines = [f"# {comment(table.names[at])}: {values.size} values"]
     if missing:
         lines.append(f"# {missing} are missing (NaN): a build refuses those, leave the cases out or fill them")
     low, high = extent(values) if values.size else (0.0, 0.0)
@@ -193,7 +181,7 @@ def _channel(name: str, at: int, table: Table, *, windowed: bool) -> str:
     lines.append(f"# longest run of equal values, in the order of the file: {longest} samples")
     lines += [
         "[[input.channel]]",
-        f"name = {_text(name)}",
+        f"name = {quoted(name)}",
         'unit = "TODO"  # the unit these values are in, as docs/units.md spells it',
         f"trained = {_range(low, high)}  # seen here; left out, the build takes it from data.train",
         f"tolerated = {_range(low, high)}  # widen it to what you vouch for",
@@ -232,24 +220,6 @@ def _each(raw: NDArray[np.float64], measure: Callable[[NDArray[np.float64]], np.
     return "[" + ", ".join(f"{measure(column):.9g}" if column.size else "0" for column in columns) + "]"
 
 
-def _outputs(model: ModelProto) -> str:
-    value = model.graph.output[0]
-    shape = ", ".join(
-        str(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?")
-        for dim in value.type.tensor_type.shape.dim
-    )
-    others = ", ".join(other.name for other in model.graph.output[1:])
-    more = f"# other outputs of the model: {_comment(others)}\n" if others else ""
-    return f"""\
-{more}[[output]]
-tensor = {_text(value.name)}  # {dtype_name(value.type.tensor_type.elem_type)} ({_comment(shape)})
-name = {_text(channel_names([value.name])[0])}
-meaning = "TODO"
-unit = "TODO"  # "1" for a number without unit
-# postprocess = [{{ step = "destandardize", mean = 0.0, std = 1.0 }}]
-"""
-
-
 _END = """\
 # Where it will serve; be generous, both are measured at each boot.
 [needs]
@@ -260,17 +230,3 @@ memory_mb = 200
 
 def _range(low: float, high: float) -> str:
     return f"[{low!r}, {high!r}]"
-
-
-def _list(texts: Sequence[str]) -> str:
-    return "[" + ", ".join(map(_text, texts)) + "]"
-
-
-def _text(text: str) -> str:
-    """A TOML basic string: JSON's escapes are among TOML's, and DEL, which JSON lets through, is escaped too."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _comment(text: str) -> str:
-    """One line of printable letters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -30,11 +30,19 @@ class Part(NamedTuple):
     target: str | None
 
 
+class Target(NamedTuple):
+    """What may have been predicted, by the name of its column or array: its distinct values, sorted, all ints or all texts."""
+
+    name: str
+    values: tuple[int, ...] | tuple[str, ...]
+
+
 class Table(NamedTuple):
     """The training values: ``raw`` is float64 ``(windows, time, channels)``; a series is one window as long as it is.
 
     ``file`` is the name for the contract, None where a build cannot read the format; ``axes`` and ``parts`` are the
-    contract's; ``period_s`` the median step, where the data has times; ``left_out`` columns that are no numbers.
+    contract's; ``period_s`` the median step, where the data has times; ``left_out`` columns that are no numbers;
+    ``targets`` those targets that may be classes.
     """
 
     names: tuple[str, ...]
@@ -47,6 +55,7 @@ class Table(NamedTuple):
     source: str
     period_s: float | None = None
     left_out: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
 
 
 def read_table(data: bytes, path: Path, *, file: str) -> Table:
@@ -133,7 +142,8 @@ def _of_columns(columns: dict[str, Sequence[object]], path: Path) -> Table:
     parts = (Part("train", "train", None),)
     axes = ("case", "channel")
     return Table(
-        tuple(names), raw, raw.shape[1], True, axes, parts, None, path.name, period, tuple(left_out)  # noqa: FBT003 - a field
+        tuple(names), raw, raw.shape[1], True, axes, parts, None, path.name, period, tuple(left_out),  # noqa: FBT003 - a field
+        targets=tuple(_text_target(name, columns[name]) for name in left_out),
     )  # fmt: skip
 
 
@@ -153,17 +163,31 @@ def _of_arrays(arrays: Arrays, path: Path, file: str) -> Table:
     period = next(
         (_period(t) for name, a in plain.items() if (t := _time_array(name, a, len(values))) is not None), None
     )
+    parts = tuple(_parts(plain, train))
     return Table(
         names=_names(arrays, train, channels),
         raw=series.astype(np.float64),
         cases=len(values),
         is_series=not windowed,
         axes=axes,
-        parts=tuple(_parts(plain, train)),
+        parts=parts,
         file=file,
         source=f"{path.name}, array {train!r}",
         period_s=period,
+        targets=_targets(plain, parts),
     )
+
+
+def _targets(arrays: Arrays, parts: Sequence[Part]) -> tuple[Target, ...]:
+    """The values of every split's target together, where they are whole numbers or texts."""
+    named = [(part.target, arrays[part.target]) for part in parts if part.target is not None]
+    if not named or len({values.dtype.kind for _, values in named}) > 1 or named[0][1].dtype.kind not in "iuU":
+        return ()
+    return (Target(named[0][0], tuple(np.unique(np.concatenate([values.ravel() for _, values in named])).tolist())),)
+
+
+def _text_target(name: str, cells: Sequence[object]) -> Target:
+    return Target(name, tuple(sorted({str(cell).strip() for cell in cells})))
 
 
 def _windowed_axes(channel_axis: int) -> tuple[str, ...]:
@@ -183,12 +207,12 @@ def _parts(arrays: Arrays, train: str) -> list[Part]:
 
 
 def _target(arrays: Arrays, values: str, role: str) -> str | None:
-    """The one array of a number a case that has the split's word in its name; none where there are several."""
+    """The one array of a number or text a case with the split's word in its name; none where there are several."""
     fitting = [
         name
         for name, array in arrays.items()
         if name != values and array.shape in ((len(arrays[values]),), (len(arrays[values]), 1))
-        and array.dtype.kind in "fiu" and _is(name, role) and not _TIME.search(name)
+        and array.dtype.kind in "fiuU" and _is(name, role) and not _TIME.search(name)
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
 

@@ -108,6 +108,9 @@ def read_reports(paths: Sequence[Path], *, bundle: str, version: str) -> Seen:
             if (boot.bundle.id, boot.bundle.version) != (bundle, version):
                 unused.append(f"{path}: of {boot.bundle.id} {boot.bundle.version}, not {bundle} {version}")
                 continue
+            if boot.injected is not None:
+                unused.append(f"{path}: a drill, {boot.injected} was injected")
+                continue
             off = _measured(boot)
             if off is None:
                 unused.append(f"{path}: its model output was not compared")

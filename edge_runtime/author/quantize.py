@@ -103,7 +103,7 @@ def read_grid(graph: Graph) -> Grid:
     """
     model = parse_graph(graph)
     values = constants(model)
-    moved = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type in _MOVING}
+    moved = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type in MOVING}
     inputs = {port.name for port in graph.inputs}
     outputs = {_origin(port.name, moved): port.name for port in graph.outputs}
     clip: dict[str, tuple[float, float]] = {}
@@ -136,7 +136,8 @@ def _scale(step: float, zero: NDArray[Any] | None) -> Int8Scale:
     return Int8Scale(step=step, min=(held.min - int(zero)) * step, max=(held.max - int(zero)) * step)
 
 
-_MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+# Operators that give the numbers they take, in another shape or order.
+MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def _origin(name: str, moved: Mapping[str, str]) -> str:

@@ -66,6 +66,14 @@ class Metrics(Frozen):
     labels_changed: int | None = None
 
 
+class NodeError(Frozen):
+    """How far a node's int8 output is from its float one: root mean square, as a share of the latter's spread."""
+
+    node: str
+    operator: str
+    error: FiniteFloat
+
+
 class MutantKind(Frozen):
     """One class of mutants: how many count, how many each stage noticed first, how many the answer alone."""
 
@@ -92,7 +100,7 @@ class MutationRecord(Frozen):
 
 
 class Record(Frozen):
-    """The whole of build.json; ``calibration`` and ``mutation`` are by variant, ``metrics`` by variant and output."""
+    """The whole of build.json; ``calibration``, ``nodes`` and ``mutation`` are by variant, ``metrics`` by variant and output."""
 
     schema_: Literal["edge-runtime/build/1"] = Field(default=RECORD_SCHEMA, alias="schema")
     bundle: Built
@@ -101,6 +109,9 @@ class Record(Frozen):
     calibration: dict[str, CalibrationRecord] = Field(default={})
     proof: Proof
     metrics: dict[str, dict[str, Metrics]] = Field(default={})
+    nodes: dict[str, tuple[NodeError, ...]] = Field(
+        default={}, description="by variant, what int8 costs by each node; empty where none is quantized"
+    )
     mutation: dict[str, MutationRecord] = Field(default={})
     search: SearchRecord | None = None
     tolerances: dict[str, dict[str, Tolerance]] | None = Field(

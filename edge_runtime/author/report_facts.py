@@ -69,7 +69,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NodeError:
-    """How far one node's int8 output is from its float output, as a share of the float output's own spread."""
+    """How far one node's int8 output is from its float output, as a share of the float output's own spread.
+
+    What the nodes before it cost is part of it, as in service.
+    """
 
     node: str
     operator: str

@@ -48,7 +48,6 @@ def gather(
     source: Source | None = None,
     record: Record | None = None,
     mutation: MutationScore | None = None,
-    nodes: tuple[NodeError, ...] | None = None,
     recipes: tuple[Recipe, ...] | None = None,
 ) -> ReportFacts:
     """The facts of the bundle of these files; what is not given stays unmeasured.
@@ -85,7 +84,8 @@ def gather(
         tools=tuple(sorted(record.tools.items())) if record else None,
         proof=_proof(record) if record else None,
         comparisons=tuple(_comparisons(manifest, files, source)) if source is not None and source.test else None,
-        nodes=nodes, recipes=recipes,
+        nodes=_nodes(record, first) if record else None,
+        recipes=recipes,
         mutation=mutation_facts(mutation) if mutation else None,
         warnings=record.warnings if record else None,
     )  # fmt: skip
@@ -226,6 +226,11 @@ def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
                 else ""
             ),
         )
+
+
+def _nodes(record: Record, variant: Variant) -> tuple[NodeError, ...] | None:
+    found = record.nodes.get(variant.name)
+    return None if found is None else tuple(NodeError(one.node, one.operator, one.error) for one in found)
 
 
 def _proof(record: Record) -> Proof:

@@ -26,8 +26,9 @@ def node_errors(nodes: tuple[NodeError, ...] | None) -> str:
     return section(
         title,
         paragraph(
-            f"How far each node's int8 output is from its float32 output, as a share of the spread of the latter; the "
-            f"{len(worst)} largest of {len(nodes)}. A node that stands out is a candidate to be left in float."
+            f"How far each node's int8 output is from its float32 output, root mean square as a share of the latter's "
+            f"spread; the {len(worst)} largest of {len(nodes)}. What the nodes before it cost is part of it. A node "
+            "that stands out is a candidate to be left in float."
         ),
         figure(
             bars(

@@ -80,7 +80,7 @@ def probe(root: Path = Path("/")) -> Machine:
         device_tree_model=_line(root / "proc/device-tree/model"),
         firmware=_firmware(root),
         boot_id=_line(root / "proc/sys/kernel/random/boot_id"),
-        clock_synchronised=_clock_synchronised(root, here=here),
+        clock_synchronised=clock_synchronised(root, here=here),
     )
 
 
@@ -191,7 +191,8 @@ def _firmware(root: Path) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-def _clock_synchronised(root: Path, *, here: bool) -> bool | None:
+def clock_synchronised(root: Path = Path("/"), *, here: bool = True) -> bool | None:
+    """Whether a time service keeps the clock; None where the system does not tell. It may change while we run."""
     if (root / "run/systemd/timesync/synchronized").exists():
         return True
     return _kernel_clock() if here else None

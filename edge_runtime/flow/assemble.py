@@ -30,7 +30,9 @@ class Conversions(NamedTuple):
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
     ``word`` gives a category's word, a base64 text or a file's name, ``None`` for missing, or raises ValueError;
     ``numeric_text`` gives the number that a text holds, ``None`` for missing, or raises ValueError, where the format tells
-    numbers from texts; ``columns_of`` gives neighbouring cells from a field on, where the format has such.
+    numbers from texts;
+    ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers;
+    ``hint`` says what to do about a raw field that is not what was expected, in words.
     """
 
     place: str
@@ -41,6 +43,8 @@ class Conversions(NamedTuple):
     word: Callable[[Any], str | None]
     columns_of: Callable[[str, int], Getter] | None = None
     numeric_text: Callable[[Any], float | None] | None = None
+    array: Callable[[Any], Value] = row_list
+    hint: Callable[[Any, str], str] = lambda _raw, _expected: ""
 
 
 class _Part(NamedTuple):
@@ -95,15 +99,16 @@ def make_assemble(
     parts = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
     singles = [(part.get, part.read) for part, _ in parts]
     read_units = _make_units(channels, getter_of, text)
-    check_status = _make_status(decode, getter_of, conversions)
+    made = (_make_status(decode, getter_of, conversions), _make_unit_check(channels, getter_of, text))
+    checks = [check for check in made if check is not None]
     get_time = None if decode.time is None else getter_of(decode.time.field)
     read_time = None if decode.time is None else make_time_reader(decode.time, _decimal(decode))
     get_stream = None if decode.stream is None else getter_of(decode.stream)
     carries = [(field, getter_of(field)) for field in decode.carry]
 
     def assemble(row: Row) -> Reading | Rejection:
-        if check_status is not None:
-            refused = check_status(row)
+        for check in checks:
+            refused = check(row)
             if refused is not None:
                 return refused
         try:
@@ -114,8 +119,8 @@ def make_assemble(
                 if are_single
                 else [_read(row, *one) for one in parts]
             )
-        except FileRefused as refused:
-            return Rejection(refused.reason, refused.subject, refused.found, refused.expected, refused.todo)
+        except FileRefused as error:
+            return Rejection(error.reason, error.subject, error.found, error.expected, error.todo)
         except ValueError:
             return _refuse_value(row, parts, conversions)
         time_ns: int | Rejection | None = None
@@ -147,7 +152,7 @@ def _parts(
     if binding.read == "text":
         return _Part(field, get, conversions.word, "a word"), grid
     if binding.read == "list":
-        return _Part(field, get, row_list, "an array of numbers"), grid
+        return _Part(field, get, conversions.array, "an array of numbers"), grid
     if binding.read == "base64" and binding.dtype is not None:
         expected = f"base64 of whole {binding.dtype} numbers"
         return _Part(field, get, packed(binding.dtype, conversions.word), expected), grid
@@ -218,7 +223,7 @@ def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], convers
             "type_changed", subject, f"{quote(raw)}, a number written as text", part.expected,
             'if the sender now writes numbers as texts, set read = "numeric_text"',
         )  # fmt: skip
-    return Rejection("not_a_number", subject, part.shown(raw), part.expected, _hint(raw, conversions))
+    return Rejection("not_a_number", subject, part.shown(raw), part.expected, conversions.hint(raw, part.expected))
 
 
 def _holds_number(raw: Any, conversions: Conversions) -> bool:
@@ -253,7 +258,7 @@ def _decimal(decode: Decode) -> DecimalMark:
 def _make_units(
     channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
 ) -> Callable[[Row], tuple[str | None, ...]] | None:
-    fields = [binding.unit_field for binding in channels.values()]
+    fields = [None if binding.unit is not None else binding.unit_field for binding in channels.values()]
     if not any(fields):
         return None
     getters = [None if field is None else getter_of(field) for field in fields]
@@ -262,6 +267,29 @@ def _make_units(
         return tuple([None if get is None else text(get(row)) or None for get in getters])
 
     return read_units
+
+
+def _make_unit_check(
+    channels: Mapping[str, ChannelBinding], getter_of: Callable[[str], Getter], text: Callable[[Any], str | None]
+) -> Callable[[Row], Rejection | None] | None:
+    """Where a binding has both unit and unit_field, they must say the same in the same spelling."""
+    checks = [
+        (name, getter_of(one.unit_field), one.unit)
+        for name, one in channels.items()
+        if one.unit is not None and one.unit_field is not None
+    ]
+    if not checks:
+        return None
+
+    def check_units(row: Row) -> Rejection | None:
+        for name, get, unit in checks:
+            raw = get(row)
+            if text(raw) != unit:
+                todo = "set the instrument back to it on its panel, or leave unit out to have each unit converted"
+                return Rejection("other_unit", f"unit of channel {name!r}", _found(raw), quote(unit), todo)
+        return None
+
+    return check_units
 
 
 def _make_status(
@@ -282,14 +310,3 @@ def _make_status(
         return Rejection("bad_status", subject, _found(raw), expected)
 
     return check_status
-
-
-def _hint(raw: Any, conversions: Conversions) -> str:
-    """What to do about a cell that is no number, for who wrote the device file; the other formats have no such keys."""
-    if conversions.place != "column" or not isinstance(raw, str):
-        return ""
-    if not any(one.isdigit() for one in raw):
-        return "if it means that there is no value, list it in decode.missing"
-    if "," in raw and "comma" not in conversions.number_expected:
-        return 'if its comma is the decimal mark, set decode.decimal = ","'
-    return "look at what the sender writes there: a number alone, its unit stands in device.toml"

@@ -5,10 +5,20 @@ from typing import Protocol
 
 from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decode_json import JsonDecoder
+from edge_runtime.flow.decode_nmea import NmeaDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
 from edge_runtime.flow.decode_senml import SenmlDecoder
+from edge_runtime.flow.decode_struct import StructDecoder
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode, SenmlDecode
+from edge_runtime.spec.binding import (
+    ChannelBinding,
+    CsvDecode,
+    Decode,
+    JsonDecode,
+    NmeaDecode,
+    SenmlDecode,
+    StructDecode,
+)
 from edge_runtime.spec.reading import Pack, Reading, Rejection
 
 
@@ -21,6 +31,9 @@ class Decoder(Protocol):
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The CSV columns in force, for the journal; ``None`` before a header and for the other formats."""
+
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
+        """Say of a channel that was refused as missing where this frame does not even have its field, and what it has."""
 
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Take up the columns of a former run; ignored where they are fixed or lack a bound field."""
@@ -39,6 +52,10 @@ def make_decoder(
         return CsvDecoder(decode, channels, files or {})
     if isinstance(decode, JsonDecode):
         return JsonDecoder(decode, channels, files or {})
+    if isinstance(decode, StructDecode):
+        return StructDecoder(decode, channels, files or {})
+    if isinstance(decode, NmeaDecode):
+        return NmeaDecoder(decode, channels, files or {})
     if isinstance(decode, SenmlDecode):
         return SenmlDecoder(decode, channels)
     return PatternDecoder(decode, channels, files or {})

@@ -1,14 +1,14 @@
 """One line of separated cells -> one Reading; quotes as in RFC 4180, and it never guesses which column is which."""
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Assemble, Conversions, bad_encoding, bound_fields, make_assemble
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark
 from edge_runtime.spec.reading import Reading, Rejection
 
 _MOST_COLUMNS = 4096
@@ -45,7 +45,7 @@ class CsvDecoder:
                     subject=f"channel {name!r}, read", found="'numeric_text'", expected="'number' in csv",
                     todo="leave it out: every cell is a text",
                 )  # fmt: skip
-        self._number = _make_number(decode)
+        self._number = make_number(decode.missing, decode.decimal)
         self._columns: tuple[str, ...] | None = None
         self._count = 0
         self._assemble: Assemble | None = None
@@ -82,6 +82,10 @@ class CsvDecoder:
     def columns(self) -> tuple[str, ...] | None:
         """The columns in force, or ``None`` before a header."""
         return self._columns
+
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
+        """A row without a bound column never gets this far."""
+        return refused
 
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Take up a header of a former run; a fixed list, or a header that lacks a bound field, is left as it is."""
@@ -120,8 +124,9 @@ class CsvDecoder:
             text=str.strip,
             carried=str.strip,
             number_expected="a number" if self._decode.decimal == "." else "a number with a decimal comma",
-            word=_make_word(self._decode),
+            word=make_word(self._decode.missing),
             columns_of=lambda field, count: itemgetter(slice(index[field], index[field] + count)),
+            hint=_hint,
         )
         self._assemble = make_assemble(
             self._decode, self._channels, lambda field: itemgetter(index[field]), conversions, self._files
@@ -185,8 +190,9 @@ def _stripped(cells: list[str]) -> tuple[str, ...]:
     return tuple([cell.strip() for cell in cells])
 
 
-def _make_word(decode: CsvDecode) -> Callable[[str], str | None]:
-    missing = frozenset(text.strip() for text in decode.missing)
+def make_word(missing_texts: Sequence[str]) -> Callable[[str], str | None]:
+    """Give the reader of a cell that holds a word; ``None`` for one of ``missing_texts``."""
+    missing = frozenset(text.strip() for text in missing_texts)
 
     def word(raw: str) -> str | None:
         cell = raw.strip()
@@ -195,9 +201,10 @@ def _make_word(decode: CsvDecode) -> Callable[[str], str | None]:
     return word
 
 
-def _make_number(decode: CsvDecode) -> Callable[[str], float | None]:
-    missing = frozenset(text.strip() for text in decode.missing)
-    comma = decode.decimal == ","
+def make_number(missing_texts: Sequence[str], decimal: DecimalMark) -> Callable[[str], float | None]:
+    """Give the reader of a cell that holds a number: ``None`` for one of ``missing_texts``, ValueError for no number."""
+    missing = frozenset(text.strip() for text in missing_texts)
+    comma = decimal == ","
 
     def number(raw: str) -> float | None:
         cell = raw.strip()
@@ -213,3 +220,14 @@ def _make_number(decode: CsvDecode) -> Callable[[str], float | None]:
         return float(cell)
 
     return number
+
+
+def _hint(raw: object, expected: str) -> str:
+    """What to do about a cell that is no number, for who wrote the device file."""
+    if not isinstance(raw, str):
+        return ""
+    if not any(one.isdigit() for one in raw):
+        return "if it means that there is no value, list it in decode.missing"
+    if "," in raw and "comma" not in expected:
+        return 'if its comma is the decimal mark, set decode.decimal = ","'
+    return "look at what the sender writes there: a number alone, its unit stands in device.toml"

@@ -5,10 +5,11 @@ from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, bad_encoding, bound_fields, make_assemble
+from edge_runtime.flow.balances import PRESETS, BalanceLines
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.flow.pattern import compile_pattern
+from edge_runtime.flow.pattern import compile_line, compile_pattern
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding, NoValue, PatternDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -20,6 +21,27 @@ _KINDS = {
     "file": {"word", "text"},
 }
 
+_NO_VALUE: dict[NoValue, Rejection] = {
+    "unstable": Rejection(
+        "unstable",
+        "instrument",
+        "unstable",
+        "a stable value",
+        "draughts, vibration, an open door? Wait until it stands",
+    ),
+    "overload": Rejection("overload", "instrument", "overload", "a value within its range", "take the load off"),
+    "underload": Rejection(
+        "underload", "instrument", "underload", "a value within its range", "put the pan on, or tare with the pan on"
+    ),
+    "not_ready": Rejection(
+        "not_ready",
+        "instrument",
+        "not ready",
+        "a value",
+        "it adjusts itself, tares or shows an error: look at its display",
+    ),
+}
+
 
 class PatternDecoder:
     """Matches one line per frame and remembers nothing."""
@@ -28,15 +50,27 @@ class PatternDecoder:
         self, decode: PatternDecode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles]
     ) -> None:
         """Compile; raises ConfigurationError for a malformed pattern or a bound field that is not in it."""
-        compiled = compile_pattern(decode.pattern, decode.decimal)
+        lines = BalanceLines((decode.pattern or "",), decode.refuse)
+        pictures, refuse = lines if decode.preset is None else PRESETS[decode.preset]
+        compiled = compile_pattern(pictures[0], decode.decimal)
         self._encoding = decode.encoding
         self._match = compiled.expression.fullmatch
-        self._expected = f"a line like {quote(decode.pattern)}"
+        self._others = [compile_pattern(one, decode.decimal).expression.fullmatch for one in pictures[1:]]
+        self._no_values = [
+            (compile_line(one, decode.decimal).expression.fullmatch, _NO_VALUE[why])
+            for why, patterns in refuse.items()
+            for one in patterns
+        ]
+        self._expected = f"a line like {quote(pictures[0])}"
         names = list(compiled.fields)
         for field, purpose in bound_fields(decode, channels).items():
             if field not in compiled.fields:
                 raise _refusal(field, purpose, f"fields {quote_names(names)} in the pattern", nearest(field, names))
         for name, binding in channels.items():
+            if decode.preset is not None and binding.field == "mass" and binding.unit_field != "unit":
+                raise _refusal(
+                    "mass", f"channel {name!r}", "no unit_field", 'unit_field = "unit": its unit may be switched'
+                )
             kind = compiled.fields[binding.field]
             if binding.read not in _KINDS or binding.grid_field is not None:
                 raise ConfigurationError(
@@ -65,7 +99,11 @@ class PatternDecoder:
             return None
         match = self._match(text)
         if match is None:
-            return Rejection("no_match", "line", quote(text), self._expected)
+            for other in self._others:
+                match = other(text)
+                if match is not None:
+                    return self._assemble(match.groups())
+            return self._refuse(text)
         return self._assemble(match.groups())
 
     @property
@@ -73,8 +111,18 @@ class PatternDecoder:
         """A pattern has no columns."""
         return None
 
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
+        """A line without a bound field never matches."""
+        return refused
+
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Nothing to take up."""
+
+    def _refuse(self, text: str) -> Rejection:
+        for match, why in self._no_values:
+            if match(text) is not None:
+                return why._replace(found=f"{why.found}: {quote(text)}")
+        return Rejection("no_match", "line", quote(text), self._expected)
 
 
 def _number(raw: str) -> float:

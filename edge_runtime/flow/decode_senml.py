@@ -56,6 +56,7 @@ class SenmlDecoder:
         self._is_json = decode.format == "senml+json"
         self._by_base = decode.stream == "bn"
         self._channels = tuple(channels.values())
+        self._field_of = {f"channel {name}": binding.field for name, binding in channels.items()}
         self._fields = frozenset(binding.field for binding in self._channels)
 
     def decode(self, frame: bytes) -> Reading | Rejection | Pack | None:
@@ -83,6 +84,17 @@ class SenmlDecoder:
 
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Nothing to take up."""
+
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
+        """A name that the whole pack does not have is most likely mistyped in the device file: say what it does have."""
+        field, names = self._field_of[refused.subject], sorted(self.names(frame))
+        if field in names:
+            return refused
+        key = f"channels.{refused.subject.removeprefix('channel ')}.field"
+        return refused._replace(
+            found=f"no record {quote(field)} in the pack",
+            todo=f"correct {key} in device.toml ({nearest(field, names) or f'it has {quote_names(names)}'})",
+        )
 
     def names(self, frame: bytes) -> frozenset[str]:
         """The names a binding can use for this pack's records; none for what is no pack."""

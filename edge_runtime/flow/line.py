@@ -3,22 +3,24 @@
 import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.contract import Contract, Judged
-from edge_runtime.flow.decode import Decoder
-from edge_runtime.flow.framing import Framer
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
 from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
-from edge_runtime.spec.result import CLIPPED, EXTRAPOLATING, RESTARTED, STUCK, Answer
+from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
+
+if TYPE_CHECKING:
+    from edge_runtime.flow.decode import Decoder
+    from edge_runtime.flow.framing import Framer
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -27,7 +29,10 @@ Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 MAX_STREAMS = 1024
 MAX_STREAM_NUMBERS = 1 << 23
 _EVER_NS = 1 << 64
+# A logger in the wrong time zone is off by up to 14 hours, which is wrong too but stops nothing; a day is beyond that.
+MAX_AHEAD_NS = 86_400_000_000_000
 MAX_STREAM_NAME = 100
+_ODDITIES = frozenset({"time_back", "time_ahead", "stale"})
 
 
 class Refused(NamedTuple):
@@ -59,8 +64,8 @@ class Line:
 
     ``feed`` and ``offer`` take samples in, ``run`` answers every window that is due, ``take_answers`` and
     ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
-    ``run`` the line holds at most one full batch: a further window runs the batch by itself. With ``max_ahead_ns`` a
-    sample whose own time is that much later than its arrival is refused; only a synchronised clock can say so.
+    ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time, in
+    which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
     """
 
     def __init__(
@@ -69,13 +74,15 @@ class Line:
         name: str,
         model: Model,
         contract: Contract,
-        framing: Framer | None = None,
-        decoder: Decoder | None = None,
+        framing: "Framer | None" = None,
+        decoder: "Decoder | None" = None,
         batch_sizes: tuple[int, ...] | None = None,
-        max_ahead_ns: int | None = None,
+        max_age_ns: int | None = None,
     ) -> None:
         manifest = model.manifest
-        self._max_ahead_ns = _EVER_NS if max_ahead_ns is None else max_ahead_ns
+        self._age_limit_ns = _EVER_NS if max_age_ns is None else max_age_ns
+        self._max_age_ns = self._max_ahead_ns = _EVER_NS
+        self._clock_flag = 0
         self.ledger = Ledger()
         self.framing = framing
         self._decoder = decoder
@@ -101,6 +108,17 @@ class Line:
         self._samples: list[tuple[str, int, Row, int, tuple[int, ...]]] = []
         self._touched: dict[str, Stream] = {}
         self._columns: tuple[str, ...] | None = None
+
+    def judge_by_clock(self, *, synchronised: bool | None) -> None:
+        """Say what the clock behind the arrival times is worth; to be called before the first sample, and as it changes.
+
+        A synchronised one refuses a sample whose own time is more than ``max_age_ns`` before its arrival or a day after
+        it. By another no age can be judged, and answers are flagged; ``None``, where the system does not tell, does
+        neither.
+        """
+        self._max_age_ns = self._age_limit_ns if synchronised else _EVER_NS
+        self._max_ahead_ns = MAX_AHEAD_NS if synchronised else _EVER_NS
+        self._clock_flag = CLOCK_UNSYNCED if synchronised is False else 0
 
     def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
@@ -140,11 +158,13 @@ class Line:
         time_ns = reading.time_ns
         if time_ns is None:
             time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else stream.last_ns + 1
-        elif time_ns > arrival_ns + self._max_ahead_ns:
-            self._reject(_ahead(time_ns - arrival_ns), name, raw)
+        elif not -self._max_age_ns <= time_ns - arrival_ns <= self._max_ahead_ns:
+            self._reject(self._out_of_time(time_ns - arrival_ns), name, raw)
             return
         judged = self._contract.judge(reading, stream, time_ns)
         if type(judged) is Rejection:
+            if judged.reason == "missing" and self._decoder is not None:
+                judged = self._decoder.explain_missing(raw, judged)
             self._reject(judged, name, raw)
             return
         if stream is None:
@@ -166,6 +186,7 @@ class Line:
         self.ledger.received += 1
         if not taken:
             self.ledger.duplicate += 1
+            stream.oddities["duplicate"] += 1
             return
         self.ledger.accepted += 1
         self._samples.append((name, time_ns, *judged))
@@ -183,6 +204,11 @@ class Line:
     def pending(self) -> int:
         """Windows that are due and not answered yet."""
         return len(self._due)
+
+    @property
+    def oddities(self) -> dict[str, dict[str, int]]:
+        """By stream, what was odd about the times of its samples since this start: by reason, and gap and duplicate."""
+        return {name: dict(stream.oddities) for name, stream in self._streams.items() if stream.oddities}
 
     def run(self) -> None:
         """Answer every window that is due, in batches of the closed list of sizes."""
@@ -308,7 +334,7 @@ class Line:
             self.run()
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
-        flags = stream.flags() | (STUCK if stuck else 0)
+        flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag
         self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, mono_ns, raw))
 
     def _is_waiting(self, stream: Stream) -> bool:
@@ -386,22 +412,28 @@ class Line:
             return []
         return [clip for clip in self._clips if _is_beyond(tensors[clip[0]], *clip[1:])]
 
+    def _out_of_time(self, ahead_ns: int) -> Rejection:
+        """One sample from the future, taken, would make every honest one after it a step back; an old one, an old answer."""
+        if ahead_ns > 0:
+            return Rejection(
+                "time_ahead", "time of the sample", f"{ahead_ns / 3.6e12:.6g} h after this machine's own, synchronised time",
+                "a time that has come", "check the logger's clock and time zone",
+            )  # fmt: skip
+        return Rejection(
+            "stale", "time of the sample", f"{-ahead_ns / 1e9:.6g} s before it arrived here",
+            f"{self._max_age_ns / 1e9:g} s at most", "it waited somewhere on its way, or the logger's clock is slow; see max_age_s",
+        )  # fmt: skip
+
     def _reject(self, rejection: Rejection, stream: str, raw: bytes) -> None:
         self.ledger.received += 1
         self.ledger.rejected[rejection.reason] += 1
+        if rejection.reason in _ODDITIES and stream in self._streams:
+            self._streams[stream].oddities[rejection.reason] += 1
         self._refused.append(Refused(rejection, stream, raw))
 
     def _refuse(self, rejection: Rejection, stream: str, raw: bytes) -> None:
         self.ledger.refused[rejection.reason] += 1
         self._refused.append(Refused(rejection, stream, raw))
-
-
-def _ahead(ns: int) -> Rejection:
-    """One sample from the future, taken, would make every honest one after it a step back."""
-    return Rejection(
-        "time_ahead", "time of the sample", f"{ns / 3.6e12:.6g} h after this machine's own, synchronised time",
-        "a time that has come", "check the logger's clock and time zone",
-    )  # fmt: skip
 
 
 def _finite_rows(tensor: NDArray[Any], takes_nan: bool) -> NDArray[np.bool_]:  # noqa: FBT001 - a policy of the contract

@@ -35,6 +35,14 @@ class _Part(NamedTuple):
 
 def compile_pattern(pattern: str, decimal: DecimalMark) -> CompiledPattern:
     """Compile ``pattern``; raises ConfigurationError that names the position, counted from 1."""
+    compiled = compile_line(pattern, decimal)
+    if not compiled.fields:
+        raise _refusal(pattern, 1, "no field", "at least one field such as {mass:number}")
+    return compiled
+
+
+def compile_line(pattern: str, decimal: DecimalMark) -> CompiledPattern:
+    """Compile ``pattern``, which may be without fields; raises as ``compile_pattern`` does."""
     parts = list(_parse(pattern))
     while parts and parts[0].kind == "blank":
         del parts[0]
@@ -53,8 +61,6 @@ def compile_pattern(pattern: str, decimal: DecimalMark) -> CompiledPattern:
             _check_neighbour(pattern, part, after)
             fields[part.text] = part.kind
             expression += _express(part.kind, after, decimal)
-    if not fields:
-        raise _refusal(pattern, 1, "no field", "at least one field such as {mass:number}")
     return CompiledPattern(re.compile(expression, re.DOTALL), fields)
 
 

@@ -1,6 +1,7 @@
 """One stream's memory: its last samples, their pace, what is stuck and its flags; a plain value that survives a restart."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,8 @@ class Stream:
     """The state of one stream.
 
     ``switches`` is the hysteresis state, ``seq`` the number of the next answer; ``samples`` counts what was accepted,
-    ``unbroken`` how many of the newest follow each other at the contract's pace.
+    ``unbroken`` how many of the newest follow each other at the contract's pace. ``oddities`` counts what was odd about
+    the times of its samples since it was made; no journal keeps it.
     """
 
     __slots__ = (
@@ -91,6 +93,7 @@ class Stream:
         "_times",
         "break_words",
         "last_ns",
+        "oddities",
         "restarted",
         "samples",
         "seq",
@@ -116,6 +119,7 @@ class Stream:
         self.break_words = ""
         self.switches = switches
         self.restarted = False
+        self.oddities: Counter[str] = Counter()
 
     def push(self, time_ns: int, values: Row, flags: int, held: Sequence[int] = ()) -> Rejection | bool:
         """Take one judged sample: True where it was accepted, False for a duplicate, or why time forbids it.
@@ -239,6 +243,7 @@ class Stream:
         if rule.step_min_ns <= step_ns < rule.step_max_ns:
             return RATE_OFF
         self.unbroken = 0
+        self.oddities["gap" if step_ns >= rule.step_max_ns else "too_soon"] += 1
         self.state |= {one.input: one.fresh for one in rule.states if one.resets}
         self.break_words = f"{step_ns / NS:.6g} s from one sample to the next"
         return 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from numbers import Real
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -51,9 +52,13 @@ class Sample(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of ``feed_many``: the answers in order, and each refusal with the row at which it came out."""
+    """What came of ``feed_many``: each answer, and each refusal, with the row it is of, in the order of the rows.
 
-    answers: list[Answer]
+    A row is the place of a sample among those that were given, from 0 on; that of an answer is the sample which completed
+    its window. A sample that only fills a window, or was taken before, has neither.
+    """
+
+    answers: list[tuple[int, Answer]]
     refused: list[tuple[int, SampleRefused]]
 
 
@@ -128,13 +133,12 @@ class OpenModel:
             DeviceError: the provider failed.
 
         """
-        line = self._line
-        self._offer(values, time, stream)
-        line.run()
+        self._offer(0, values, time, stream)
+        self._line.run()
         answers, refused = self._collect()
         if refused:
-            raise refused[0]
-        return answers
+            raise refused[0][1]
+        return [answer for _, answer in answers]
 
     def feed_many(self, samples: Iterable[Sample | Mapping[str, Value]]) -> Outcome:
         """Take many samples, run in the bundle's batch sizes; a refused one costs the others nothing.
@@ -145,26 +149,26 @@ class OpenModel:
             DeviceError: the provider failed.
 
         """
-        answers: list[Answer] = []
-        refused: list[tuple[int, SampleRefused]] = []
-        row = 0
+        outcome = Outcome([], [])
         for row, one in enumerate(samples):
             sample = one if isinstance(one, Sample) else Sample(one)
             try:
-                self._offer(sample.values, sample.time, sample.stream)
+                self._offer(row, sample.values, sample.time, sample.stream)
             except SampleRefused as refusal:
-                refused.append((row, refusal))
-            self._move(row, answers, refused)
+                outcome.refused.append((row, refusal))
+            self._move(outcome)
         self._line.run()
-        self._move(row, answers, refused)
-        return Outcome(answers, refused)
+        self._move(outcome)
+        # A window may be refused only when its batch runs, after samples that came later were.
+        outcome.refused.sort(key=itemgetter(0))
+        return outcome
 
-    def _move(self, row: int, answers: list[Answer], refused: list[tuple[int, SampleRefused]]) -> None:
-        more, refusals = self._collect()
-        answers += more
-        refused += [(row, refusal) for refusal in refusals]
+    def _move(self, outcome: Outcome) -> None:
+        answers, refused = self._collect()
+        outcome.answers.extend(answers)
+        outcome.refused.extend(refused)
 
-    def _offer(self, values: Mapping[str, Value], time: datetime | None, stream: str) -> None:
+    def _offer(self, row: int, values: Mapping[str, Value], time: datetime | None, stream: str) -> None:
         if not isinstance(values, Mapping):
             self._refuse(
                 "bad_sample", "sample", _shown(values), "a mapping from channels to values", "name the channels"
@@ -181,7 +185,9 @@ class OpenModel:
             numbers.append(number)
             units.append(unit)
         time_ns = None if time is None else self._unix_ns(time)
-        self._line.offer(Reading(tuple(numbers), time_ns, stream, tuple(units)), clock.time_ns())
+        # The row passes through the line as a field of a payload would: in an answer as carried, in a refusal as the frame.
+        reading = Reading(tuple(numbers), time_ns, stream, tuple(units), carry=(("row", row),))
+        self._line.offer(reading, clock.time_ns(), raw=b"%d" % row)
 
     def _take(self, name: str, value: Value) -> tuple[Any, str | None]:
         unit = None
@@ -217,12 +223,15 @@ class OpenModel:
         self.ledger.rejected[reason] += 1
         raise SampleRefused(reason=reason, subject=subject, found=found, expected=expected, todo=todo)
 
-    def _collect(self) -> tuple[list[Answer], list[SampleRefused]]:
+    def _collect(self) -> Outcome:
         line = self._line
         answers = line.take_answers()
         line.published(len(answers))
         line.take_changes()  # they are for a journal, and there is none: they must not pile up
-        return answers, [_refusal(one.rejection) for one in line.take_refused()]
+        return Outcome(
+            [(_row(answer), answer._replace(carry=())) for answer in answers],
+            [(int(one.raw), _refusal(one.rejection)) for one in line.take_refused()],
+        )
 
 
 def _binding(channel: Channel, unit: str | None, vocabulary: Vocabulary) -> ChannelBinding:
@@ -230,6 +239,11 @@ def _binding(channel: Channel, unit: str | None, vocabulary: Vocabulary) -> Chan
     if unit is None:
         return ChannelBinding(field=channel.name, unit_field="the value's own", vocabulary=vocabulary, read=read)
     return ChannelBinding(field=channel.name, unit=unit, vocabulary=vocabulary, read=read)
+
+
+def _row(answer: Answer) -> int:
+    """The row an answer carries, as ``_offer`` gave it."""
+    return int(answer.carry[0][1])  # type: ignore[arg-type]  # one whole number, and nothing else
 
 
 def _shown(value: object) -> str:

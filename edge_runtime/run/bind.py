@@ -36,6 +36,7 @@ from edge_runtime.spec.result import flag_names
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
+_BYTES: Final = {"struct", "senml+cbor"}
 _STANDARD_INPUT: Final = "-"
 
 
@@ -88,15 +89,15 @@ class DryBinding:
             yield Sample("refused", item)
         elif isinstance(item, Pack):
             for reading in item.at(arrival_ns):
-                yield self._judged(reading, arrival_ns)
+                yield self._judged(reading, arrival_ns, frame)
         else:
-            yield self._judged(item, arrival_ns)
+            yield self._judged(item, arrival_ns, frame)
 
     def absent(self, frame: bytes | Damaged) -> list[str]:
         """Bound fields that the frame has not, each a clause with the nearest that it has."""
         return [] if isinstance(frame, Damaged) else absent(self._decode, frame, self._fields)
 
-    def _judged(self, reading: Reading, arrival_ns: int) -> Sample:
+    def _judged(self, reading: Reading, arrival_ns: int, frame: bytes) -> Sample:
         stream = self._streams.setdefault(reading.stream, Stream(self._rule, ()))
         time_ns = reading.time_ns
         if time_ns is None:
@@ -108,6 +109,8 @@ class DryBinding:
             time_ns=reading.time_ns, stream=reading.stream, channels=self._told(reading, judged), carry=reading.carry,
         )  # fmt: skip
         if isinstance(taken, Rejection):
+            if taken.reason == "missing":
+                taken = self._decoder.explain_missing(frame, taken)
             return told._replace(outcome="refused", rejection=taken)
         return told._replace(flags=tuple(flag_names(judged.flags if isinstance(judged, Judged) else 0)))
 
@@ -180,7 +183,7 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     outcomes: Counter[str] = Counter()
     number = 0
     framer = make_framing(line.framing, line.decode.encoding)
-    for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format != "senml+cbor"), 1):
+    for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format not in _BYTES), 1):
         missing = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns):

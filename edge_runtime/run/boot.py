@@ -108,6 +108,7 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
         started=started,
         ms=(time.perf_counter() - begun) * 1000,
         facts=facts,
+        injected=inject,
     )
     if not passed or model is None:
         return Booted(report, None)

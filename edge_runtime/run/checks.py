@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
+from edge_runtime.bundle.judgement import Judgement, SignedBy
 from edge_runtime.bundle.names import SIGNATURE_NAME, shown
 from edge_runtime.bundle.read import read_files
-from edge_runtime.bundle.signature import Judgement, SignedBy
 from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.bundle.verify import hash_known_answer as hash_answer_is_right
 from edge_runtime.device.probe import Machine, needs_x64_quant_precision

@@ -7,13 +7,14 @@ from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge_runtime.device.profiles import is_file_name
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.spec.device_config import DeviceConfig
-from edge_runtime.spec.sink import JsonLinesFile
 from edge_runtime.spec.toml_text import MAX_TOML_BYTES, parse_toml, validate
+
+if TYPE_CHECKING:
+    from edge_runtime.spec.device_config import DeviceConfig
 
 _TODO: Final = "see docs/device_toml.md"
 _SYSTEM_STATE: Final = Path("/var/lib/edge-runtime")
@@ -24,7 +25,7 @@ _RUN: Final = Path("/run")
 class LoadedConfig:
     """A device file as it was read: relative paths begin in ``folder``; ``digest`` is the SHA-256 of its bytes."""
 
-    config: DeviceConfig
+    config: "DeviceConfig"
     path: Path
     folder: Path
     digest: str
@@ -47,6 +48,8 @@ def load_config(path: Path) -> LoadedConfig:
     line), an unknown key (with the nearest), a wrong type or kind, a missing key, two lines of one name, two sinks
     on one file.
     """
+    from edge_runtime.spec.device_config import DeviceConfig  # noqa: PLC0415 -- its models, and a bundle alone needs none
+
     data = _read(path)
     config = validate(DeviceConfig, parse_toml(data, str(path)), str(path), _TODO)
     loaded = LoadedConfig(config, path, path.absolute().parent, hashlib.sha256(data).hexdigest())
@@ -113,7 +116,7 @@ def _refuse_shared_files(loaded: LoadedConfig) -> None:
     owners: dict[str, str] = {}
     for line in loaded.config.line:
         for sink in line.sink:
-            if not isinstance(sink, JsonLinesFile):
+            if sink.kind != "jsonl":
                 continue
             file = os.path.realpath(loaded.resolve(sink.path))
             owner = f"sink {sink.full_name!r} of line {line.name}"

@@ -42,6 +42,8 @@ def explain(boot: BootFile) -> Iterator[str]:
     """The explanation of one boot, line by line."""
     failed = _first_first([check for check in boot.checks if check.status == "fail"])
     yield f"{_title(boot)}: {_verdict(boot, failed)}"
+    if boot.injected:
+        yield f"  drill        --inject corrupted the input of {boot.injected}: that failure is planted"
     if failed:
         yield from _broken(boot, failed)
     else:

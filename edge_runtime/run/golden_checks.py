@@ -51,9 +51,9 @@ def golden_batches(model: Model, stored: Goldens, name: str, *, inject: bool) ->
     tolerance = model.variant.tolerances[name]
     result = None
     cases = replace(stored, raw=stored.raw[::-1], units=stored.units[::-1]) if inject else stored
-    readings = stages.readings_of(cases, model.manifest)
+    begun = stages.begin(model, cases, model.manifest.batch_sizes)
     for size in model.manifest.batch_sizes:
-        found = stages.passage(model, cases, size, readings)
+        found = stages.passage(model, cases, size, begun)
         answers = [answer.outputs for answer in found.answers]
         difference = comparison.compare_whole(found.outputs, answers, stored, model.manifest, model.variant, tolerance)
         result = _judged(f"batches of {size}", difference)

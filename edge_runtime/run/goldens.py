@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,39 @@ class Passage:
     answers: tuple[Answer, ...]
 
 
-def passage(model: Model, goldens: Goldens, size: int, readings: Sequence[Sequence[Reading]] | None = None) -> Passage:
+class Begun(NamedTuple):
+    """Cases under way: their readings, how many samples of each a line has taken, and that line as it is saved."""
+
+    readings: Sequence[Sequence[Reading]]
+    samples: int = 0
+    line: Mapping[str, Any] | None = None
+
+
+def begin(model: Model, goldens: Goldens, sizes: Sequence[int]) -> Begun:
+    """Take every case up to its last sample, for passages at each of ``sizes``.
+
+    No window is due before that one, so no batch size plays a part in it. A model with a state runs at every sample:
+    then nothing is taken yet.
+
+    Raises:
+        BundleError: a case is refused by the contract, which it must pass.
+
+    """
+    readings = readings_of(goldens, model.manifest)
+    samples = 0 if model.manifest.state else _samples(goldens, model.manifest) - 1
+    turns = max(_turns(goldens, size) for size in sizes)
+    line = _golden_line(model, model.infer, 1)
+    for number in range(samples):
+        _offer(line, readings, number, turns)
+    return Begun(readings, samples, line.saved())
+
+
+def passage(model: Model, goldens: Goldens, size: int, begun: Begun | None = None) -> Passage:
     """Take every case from raw values with units to its answer, ``size`` at a time, through streams of their own.
 
     The cases are repeated until they fill whole batches of ``size``. All go on together, sample by sample, so that a
-    model with a state goes through its whole case; the answer to a case is that to its last sample. ``readings`` are
-    those of ``readings_of``, where the caller has them already.
+    model with a state goes through its whole case; the answer to a case is that to its last sample. ``begun`` is what
+    ``begin`` made of the same cases; the answers are then flagged as those after a restart are.
 
     Raises:
         BundleError: a case is refused by the contract, which it must pass.
@@ -55,22 +82,14 @@ def passage(model: Model, goldens: Goldens, size: int, readings: Sequence[Sequen
         return outputs
 
     line = _golden_line(model, recorded, size)
-    count = -(-len(goldens) // size) * size
-    cases = readings_of(goldens, model.manifest) if readings is None else readings
-    for number in range(_samples(goldens, model.manifest)):
+    if begun is None:
+        begun = Begun(readings_of(goldens, model.manifest))
+    line.restore(begun.line, ())
+    for number in range(begun.samples, _samples(goldens, model.manifest)):
         line.run()
         seen.clear()
         line.take_answers()
-        for turn in range(count):
-            values, time_ns, _, units, _ = cases[turn % len(goldens)][number]
-            line.offer(Reading(values, time_ns, f"golden {turn}", units), 0)
-            # An answer that is refused comes out here too, once a batch is full; that is the last stage's matter.
-            refused = [one for one in line.take_refused() if one.rejection.subject != "answer"]
-            if refused:
-                raise BundleError(
-                    subject=f"golden case {turn % len(goldens)}", found=f"refused: {refused[0].rejection}",
-                    expected="a case the contract accepts", todo="have the author build the bundle again",
-                )  # fmt: skip
+        _offer(line, begun.readings, number, _turns(goldens, size))
     line.run()
     axes = {state.input: state.batch_axis for state in model.manifest.state}
     axes |= {state.output: state.batch_axis for state in model.manifest.state}
@@ -78,6 +97,25 @@ def passage(model: Model, goldens: Goldens, size: int, readings: Sequence[Sequen
         _joined([feeds for feeds, _ in seen], axes), _joined([outputs for _, outputs in seen], axes),
         tuple(line.take_answers()),
     )  # fmt: skip
+
+
+def _turns(goldens: Goldens, size: int) -> int:
+    """How many streams fill whole batches."""
+    return -(-len(goldens) // size) * size
+
+
+def _offer(line: Line, cases: Sequence[Sequence[Reading]], number: int, turns: int) -> None:
+    """Offer one sample of each case, turn by turn until every stream has it."""
+    for turn in range(turns):
+        values, time_ns, _, units, _ = cases[turn % len(cases)][number]
+        line.offer(Reading(values, time_ns, f"golden {turn}", units), 0)
+        for one in line.take_refused():
+            # An answer that is refused comes out here too, once a batch is full; that is the last stage's matter.
+            if one.rejection.subject != "answer":
+                raise BundleError(
+                    subject=f"golden case {turn % len(cases)}", found=f"refused: {one.rejection}",
+                    expected="a case the contract accepts", todo="have the author build the bundle again",
+                )  # fmt: skip
 
 
 def feeds_of(model: Model, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

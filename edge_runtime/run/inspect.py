@@ -10,9 +10,9 @@ import numpy as np
 
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
+from edge_runtime.bundle.judgement import SignedBy
 from edge_runtime.bundle.names import shown
 from edge_runtime.bundle.read import read_files
-from edge_runtime.bundle.signature import SignedBy
 from edge_runtime.bundle.trusted_keys import load_keys
 from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.errors import BundleError

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from edge_runtime.device.probe import clock_synchronised
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import make_encoder
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 WAITING_ANSWERS: Final = 4096
 # What a line that is kept once a second may gather meanwhile: a fast one must not fill the memory with it.
 UNKEPT_SAMPLES: Final = 1024
-# A logger in the wrong time zone is off by up to 14 hours, which is wrong too but stops nothing; a day is beyond that.
-MAX_AHEAD_NS: Final = 86_400_000_000_000
+# Streams with the most oddities whose counts stand in the status: a payload that invents names must not fill it.
+MAX_ODD_STREAMS: Final = 16
 RETRY_NS: Final = 200_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
 SUSPECT_BYTES: Final = 2048
@@ -58,11 +59,13 @@ class Lane:
         wall_ns: Callable[[], int],
         mono_ns: Callable[[], int],
         event_time: bool = False,
+        clock_synchronised: Callable[[], bool | None] = clock_synchronised,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
         self._ready = ready
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
+        self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
         self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder)
         self._ages = self.source.live and not event_time
@@ -74,8 +77,9 @@ class Lane:
             contract=Contract(channels, bound),
             framing=make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
-            max_ahead_ns=MAX_AHEAD_NS if self._ages and ready.machine.clock_synchronised else None,
+            max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
+        self._judge_by_clock()
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._outbox = Outbox(self._sinks)
@@ -150,6 +154,7 @@ class Lane:
 
     def tick(self) -> None:
         """Do what is owed once a second: write the dead letters, sync or mend the journal."""
+        self._judge_by_clock()
         self._dead.flush()
         if self._journal is None:
             return
@@ -238,7 +243,13 @@ class Lane:
             last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),
+            oddities=dict(sorted(self.line.oddities.items(), key=_most_first)[:MAX_ODD_STREAMS]),
         )
+
+    def _judge_by_clock(self) -> None:
+        """A clock may be set while we serve: a device without a battery boots in 1970."""
+        if self._ages:
+            self.line.judge_by_clock(synchronised=self._clock_synchronised())
 
     def _take(self) -> list[Chunk]:
         full = len(self._outbox) >= WAITING_ANSWERS or self._outbox.bytes > self._outbox_bytes
@@ -347,3 +358,7 @@ class Lane:
         elif not self.line.ledger.received and self._seen_bytes > SUSPECT_BYTES:
             text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
         return text
+
+
+def _most_first(stream: tuple[str, Mapping[str, int]]) -> int:
+    return -sum(stream[1].values())

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from edge_runtime.spec.report import BOTH_TIERS, REQUIRED, Check, Report, Tier
-from edge_runtime.spec.report_file import report_file
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -21,6 +20,8 @@ def as_text(report: Report, tiers: frozenset[Tier] = BOTH_TIERS) -> str:
 
 def as_json(reports: Sequence[Report], tiers: frozenset[Tier] = BOTH_TIERS) -> str:
     """All reports as one JSON object, as docs/report.schema.json says."""
+    from edge_runtime.spec.report_file import report_file  # noqa: PLC0415 -- its models, and a boot needs none
+
     return report_file(reports, tiers).model_dump_json(by_alias=True, indent=2) + "\n"
 
 
@@ -64,7 +65,12 @@ def as_textfile(reports: Sequence[Report], tiers: frozenset[Tier] = BOTH_TIERS) 
 
 
 def verdict(report: Report, tiers: frozenset[Tier] = BOTH_TIERS) -> str:
-    """The outcome in one line."""
+    """The outcome in one line, with a word on a failure that was injected."""
+    drill = f"; a drill: {report.injected} was injected" if report.injected else ""
+    return _outcome(report, tiers) + drill
+
+
+def _outcome(report: Report, tiers: frozenset[Tier]) -> str:
     title, failed = _title(report), report.failures(tiers)
     serves = "it may serve" if report.state == "OPERATIONAL" else "it must not serve"
     if failed:
@@ -98,6 +104,8 @@ def _lines(report: Report, tiers: frozenset[Tier]) -> Iterator[str]:
         f"edge-runtime {facts['edge-runtime']}"
     )
     yield f"  changed  {_changes(report)}"
+    if report.injected:
+        yield f"  drill    --inject corrupted the input of {report.injected}: this is no verdict on the bundle or the device"
     yield ""
     width = max(len(check.id) for check in report.checks)
     for check in report.checks:
@@ -147,6 +155,8 @@ def _suite(root: "Element", name: str, report: Report, checks: Sequence[Check]) 
         skipped=str(count["skip"]), time=_number(sum(check.ms for check in checks) / 1000),
         timestamp=datetime.fromisoformat(report.started).strftime("%Y-%m-%dT%H:%M:%S"),
     )  # fmt: skip
+    if report.injected:
+        SubElement(SubElement(suite, "properties"), "property", name="injected", value=report.injected)
     for check in checks:
         case = SubElement(
             suite, "testcase", classname=_printable(_title(report)), name=check.id, time=_number(check.ms / 1000)
@@ -162,6 +172,8 @@ def _suite(root: "Element", name: str, report: Report, checks: Sequence[Check]) 
 
 def _labels(report: Report, check: Check | None = None) -> str:
     labels = {"bundle": report.bundle.get("id", ""), "path": report.bundle["path"]}
+    if report.injected:
+        labels |= {"injected": report.injected}
     if check is not None:
         labels |= {"check": check.id, "tier": check.tier}
     return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items()) + "}"

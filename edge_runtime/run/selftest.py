@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from edge_runtime.device.data import data_folder
 from edge_runtime.errors import EdgeRuntimeError, UsageError
@@ -15,9 +15,10 @@ from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import as_json, as_junit, as_text, as_textfile
 from edge_runtime.run.setting import lines_of, make_line_setting, make_setting
 from edge_runtime.run.whole_file import write_whole
-from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.report import BOTH_TIERS, Check, Report, Tier
-from edge_runtime.spec.source import SerialSource
+
+if TYPE_CHECKING:
+    from edge_runtime.spec.device_config import LineConfig
 
 _FAILED: Final = 1
 _MAX_CODE: Final = 255
@@ -31,7 +32,7 @@ class Trial(NamedTuple):
 
     bundle: Path
     setting: Setting
-    lines: Sequence[LineConfig]
+    lines: "Sequence[LineConfig]"
 
 
 def main(args: Namespace) -> int:
@@ -90,9 +91,9 @@ def plan(args: Namespace) -> tuple[LoadedConfig | None, list[Trial]]:
     return loaded, trials
 
 
-def _port_checks(lines: Sequence[LineConfig]) -> Iterator[Check]:
+def _port_checks(lines: "Sequence[LineConfig]") -> Iterator[Check]:
     """Whether the serial ports of the lines are there now; none is opened: that alone would restart many a board."""
-    named = [(line.name, line.source) for line in lines if isinstance(line.source, SerialSource)]
+    named = [(line.name, line.source) for line in lines if line.source.kind == "serial"]
     if not named:
         return
     from edge_runtime.links.serial_port import LinkAbsent, find_port  # noqa: PLC0415 -- pyserial, for lines that have a port

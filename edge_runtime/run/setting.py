@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edge_runtime import __version__
 from edge_runtime.device.data import data_folder
@@ -12,7 +13,9 @@ from edge_runtime.run.config import LoadedConfig, state_folder
 from edge_runtime.run.memory import read_memory
 from edge_runtime.run.trust import read_trust
 from edge_runtime.spec.binding import ChannelBinding
-from edge_runtime.spec.device_config import LineConfig
+
+if TYPE_CHECKING:
+    from edge_runtime.spec.device_config import LineConfig
 
 
 def make_setting(
@@ -53,7 +56,7 @@ def make_line_setting(loaded: LoadedConfig, bundle: Path, profile: str | None = 
     )  # fmt: skip
 
 
-def lines_of(loaded: LoadedConfig, bundle: Path) -> list[LineConfig]:
+def lines_of(loaded: LoadedConfig, bundle: Path) -> "list[LineConfig]":
     """The lines of a device file that name this bundle, however they spell its path."""
     return [line for line in loaded.config.line if loaded.resolve(line.bundle).resolve() == bundle.resolve()]
 

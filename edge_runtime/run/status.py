@@ -88,6 +88,9 @@ def _describe_line(line: LineHealth) -> Iterator[str]:
     if not ledger.adds_up:
         yield "               these do not add up: report this as a bug"
     yield f"  last answer  {line.last_answer or 'none since this start'}"
+    for stream, counts in line.oddities.items():
+        told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+        yield f"  times        {f'stream {stream}: ' if stream else ''}{told}"
     for name, status in line.sinks.items():
         yield f"  sink {name}: {status}"
     if line.journal:

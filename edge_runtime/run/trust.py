@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from edge_runtime.bundle.judgement import Judgement, SignedBy, judge
 from edge_runtime.bundle.names import SIGNATURE_NAME
-from edge_runtime.bundle.signature import Judgement, SignedBy, check, judge, statement
-from edge_runtime.bundle.signature_file import Envelope, encode_envelope, parse_envelope
 from edge_runtime.bundle.trusted_keys import read_keys
 from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
-from edge_runtime.run.config import LoadedConfig
-from edge_runtime.spec.device_config import SignaturePolicy
+
+if TYPE_CHECKING:
+    from edge_runtime.run.config import LoadedConfig
+    from edge_runtime.spec.device_config import SignaturePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,11 @@ class Trust:
     An empty folder is not None: whoever took the last key away trusts nobody, which is not the same as not asking.
     """
 
-    policy: SignaturePolicy = "if_present"
+    policy: "SignaturePolicy" = "if_present"
     keys: Mapping[str, bytes] | None = None
 
 
-def read_trust(loaded: LoadedConfig) -> Trust:
+def read_trust(loaded: "LoadedConfig") -> Trust:
     """Read the policy and the keys of a device file; the keys are judged once there is a signature to check.
 
     Raises:
@@ -70,6 +72,7 @@ def signer_of(bundle: VerifiedBundle, made: bytes | None, keys: Mapping[str, byt
             todo="have it signed (edge-runtime sign), see docs/signing.md",
         )  # fmt: skip
     from edge_runtime.bundle import ecdsa  # noqa: PLC0415 -- see there
+    from edge_runtime.bundle.signature import check  # noqa: PLC0415 -- its models, for bundles that have one to check
 
     if not ecdsa.known_answer():
         raise DeviceError(
@@ -86,6 +89,8 @@ def forged(bundle: VerifiedBundle, trust: Trust) -> tuple[bytes, Trust]:
     signature of another text, by a key that is trusted for this once.
     """
     from edge_runtime.bundle import ecdsa  # noqa: PLC0415 -- see there
+    from edge_runtime.bundle.signature import statement  # noqa: PLC0415 -- as above
+    from edge_runtime.bundle.signature_file import Envelope, encode_envelope, parse_envelope  # noqa: PLC0415 -- as above
 
     if bundle.signature is None or trust.keys is None or trust.policy == "off":
         name = "known-answer.pub"

@@ -19,6 +19,12 @@ Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "f
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
 """What base64 text or a named file may hold, little-endian; the list is closed and nothing is detected from the bytes."""
 
+BalancePreset = Literal["mt-sics", "sartorius-16", "sartorius-22", "a&d"]
+"""Balances whose lines are known."""
+
+NoValue = Literal["unstable", "overload", "underload", "not_ready"]
+"""Why an instrument says that it has no value now."""
+
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 _PROBE = dt.datetime(2031, 11, 23, 17, 5, 9, tzinfo=dt.UTC)
 
@@ -125,7 +131,8 @@ class ChannelBinding(BaseModel):
     unit_field: FieldName | None = Field(
         default=None,
         description="The field in which the payload itself names the unit, as a balance does whose unit is switched on"
-        " its front panel. Only one of unit and unit_field.",
+        " its front panel. Alone: each value is converted from the unit it names. With unit: a sample that names any"
+        " other is refused.",
     )
     unit_map: Annotated[dict[FieldName, FieldName], Field(min_length=1)] | None = Field(
         default=None,
@@ -171,10 +178,8 @@ class ChannelBinding(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.unit is not None and self.unit_field is not None:
-            raise ValueError(f"unit {self.unit!r} and unit_field {self.unit_field!r} both say the unit; keep one")
-        if self.unit_map is not None and self.unit_field is None:
-            raise ValueError("unit_map says what the texts of unit_field mean, and there is no unit_field")
+        if self.unit_map is not None and (self.unit_field is None or self.unit is not None):
+            raise ValueError("unit_map says what the texts of unit_field mean: it belongs to unit_field without unit")
         if self.missing_values and self.read not in {"number", "numeric_text"}:
             raise ValueError("missing_values belongs to single numbers: read = 'number' or 'numeric_text'")
         if (self.read == "columns") != (self.count is not None):
@@ -284,12 +289,22 @@ class PatternDecode(BaseModel):
     model_config = _FROZEN
 
     format: Literal["pattern"]
-    pattern: str = Field(
+    pattern: str | None = Field(
+        default=None,
         min_length=1,
         max_length=1000,
         description="Literal text and fields: {name:number}, {name:int}, {name:word} (no blanks inside) and, as the"
         " last, {name:text}. White space matches one or more blanks; '{{' and '}}' are braces. The whole line must"
         " match, blanks at its ends ignored.",
+    )
+    refuse: dict[NoValue, tuple[Annotated[str, StringConstraints(min_length=1, max_length=1000)], ...]] = Field(
+        default={},
+        description="For each of unstable, overload, underload and not_ready the patterns of lines by which the instrument"
+        " says so; they need no field.",
+    )
+    preset: BalancePreset | None = Field(
+        default=None,
+        description="Instead of pattern and refuse: those of a known balance. Its fields are mass and unit.",
     )
     decimal: DecimalOption = "."
     encoding: EncodingOption = "utf-8"
@@ -297,6 +312,88 @@ class PatternDecode(BaseModel):
     stream: StreamOption = None
     status: StatusOption = None
     carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _one_picture(self) -> Self:
+        if (self.pattern is None) == (self.preset is None):
+            raise ValueError("give exactly one of pattern and preset")
+        if self.preset is not None and self.refuse:
+            raise ValueError(f"preset {self.preset!r} has its own refuse; write pattern and refuse instead")
+        return self
+
+
+class StructField(BaseModel):
+    """One field of a binary frame, or several numbers of one type behind each other."""
+
+    model_config = _FROZEN
+
+    name: FieldName | None = Field(default=None, description="What bindings call it; without a name it is passed over.")
+    type: PackedDtype = Field(description="What its bytes are.")
+    count: int | None = Field(
+        default=None, ge=1, le=65_536, description='How many numbers, for a channel with read = "list"; without it one.'
+    )
+    missing: tuple[int | float, ...] = Field(
+        default=(),
+        description="Numbers that mean 'no value', as they are sent, for example [-32768]. NaN is refused anyway.",
+    )
+
+    @model_validator(mode="after")
+    def _missing_is_of_one(self) -> Self:
+        if self.missing and self.count is not None:
+            raise ValueError("missing belongs to a single number; an array is there as a whole or not at all")
+        return self
+
+
+class StructDecode(BaseModel):
+    """One frame is a fixed layout of binary numbers without gaps, as a C struct that is packed."""
+
+    model_config = _FROZEN
+
+    format: Literal["struct"]
+    byte_order: Literal["little", "big"] = Field(description="Of all its numbers; most microcontrollers are little.")
+    fields: tuple[StructField, ...] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Every byte of the frame, in order; a frame of another size is refused.",
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _each_name_once(self) -> Self:
+        names = [field.name for field in self.fields if field.name is not None]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"field {name!r} stands twice")
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """What a framing of text would have to know; bytes as they are."""
+        return "latin-1"
+
+
+class NmeaDecode(BaseModel):
+    """One sentence of NMEA 0183; a field is its number, counted from 1 behind the address, as descriptions do."""
+
+    model_config = _FROZEN
+
+    format: Literal["nmea"]
+    sentence: Annotated[str, StringConstraints(pattern="^[A-Z][A-Z0-9]{2,15}$")] = Field(
+        description="The sentence that is a sample: 'MWV' from any talker, 'WIMWV' from one, or a maker's own, 'PGRME'."
+        " All others are passed over and not counted."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @property
+    def encoding(self) -> Encoding:
+        """NMEA 0183 is ASCII."""
+        return "ascii"
 
 
 class SenmlDecode(BaseModel):
@@ -332,5 +429,7 @@ class SenmlDecode(BaseModel):
         return ()
 
 
-Decode = Annotated[CsvDecode | JsonDecode | PatternDecode | SenmlDecode, Field(discriminator="format")]
+Decode = Annotated[
+    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | SenmlDecode, Field(discriminator="format")
+]
 """How one frame is read, chosen by ``format``."""

@@ -66,6 +66,13 @@ class LineConfig(BaseModel):
         description="For each channel of the bundle: the sender's field and its unit."
     )
     sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(description="Where the answers go; at least one.")
+    max_age_s: FiniteFloat | None = Field(
+        default=None,
+        gt=0,
+        description="A sample whose own time is more seconds than this before its arrival is refused as stale, where this"
+        " machine's clock is synchronised: after an outage a backlog comes at full speed, and a broker may keep a"
+        " message for years. Without a synchronised clock no age can be judged, and answers are flagged clock_unsynced.",
+    )
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
 
@@ -82,10 +89,25 @@ class LineConfig(BaseModel):
         return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
 
     @model_validator(mode="after")
-    def _bytes_are_no_lines(self) -> Self:
-        """Refuse to cut binary packs at bytes that look like line ends; a message of a broker is never cut."""
-        if self.decode.format == "senml+cbor" and self.framing.kind == "lines" and self.source.kind in _STREAMS:
-            raise ValueError("framing.kind 'cobs', 'slip' or 'packet': senml+cbor is no text, and lines would cut it")
+    def _framing_suits(self) -> Self:
+        """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
+        kind = self.framing.kind
+        is_binary = kind in {"cobs", "slip", "packet"}
+        if self.decode.format in {"struct", "senml+cbor"} and not is_binary:
+            raise ValueError(
+                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
+            )
+        if (self.decode.format == "nmea") and kind != "nmea":
+            raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
+            raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
+        return self
+
+    @model_validator(mode="after")
+    def _age_has_a_time(self) -> Self:
+        """Refuse a limit that nothing would ever be held against."""
+        if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, SenmlDecode):
+            raise ValueError("max_age_s without decode.time; a sample without a time of its own is new when it arrives")
         return self
 
     @model_validator(mode="after")

@@ -37,6 +37,7 @@ class Report:
     ``environment`` holds what the numbers may depend on, by name; ``changed_since_last_pass`` what of it differs, in
     words, and is None where no earlier pass of this bundle is known. ``facts`` are the versions, the profile, the
     kernel's boot id and, per line, the conversions of its channels. ``ms`` is milliseconds, ``started`` ISO 8601 UTC.
+    ``injected`` names the check whose input was corrupted on purpose (``--inject``): the report is then a drill's.
     """
 
     state: State
@@ -47,6 +48,7 @@ class Report:
     started: str = ""
     ms: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
+    injected: str | None = None
 
     def failures(self, tiers: frozenset[Tier] = BOTH_TIERS) -> list[Check]:
         """The checks of these tiers that failed."""

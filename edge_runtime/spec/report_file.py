@@ -58,6 +58,9 @@ class BootFile(BaseModel):
         description="what of the environment differs, in words; null: no earlier pass of this bundle is known"
     )
     conversions: dict[str, tuple[str, ...]] = Field(description="by line, what happens to each channel's number")
+    injected: str | None = Field(
+        default=None, description="a drill: the check whose input --inject corrupted; says nothing about the bundle"
+    )
     checks: tuple[CheckFile, ...] = Field(description="in the order they ran")
 
 
@@ -96,6 +99,7 @@ def _boot(report: Report, tiers: frozenset[Tier]) -> BootFile:
         environment=report.environment,
         changed_since_last_pass=report.changed_since_last_pass,
         conversions=facts["conversions"],
+        injected=report.injected,
         checks=tuple(
             CheckFile(
                 id=one.id, tier=one.tier, status=one.status, measured=one.measured, limit=one.limit, hint=one.hint,

@@ -15,6 +15,7 @@ HELD = 256
 FILLED = 512
 MISSING = 1024
 RESAMPLED = 2048
+CLOCK_UNSYNCED = 4096
 FLAG_NAMES = {
     CONVERTED: "converted",
     EXTRAPOLATING: "extrapolating",
@@ -28,6 +29,7 @@ FLAG_NAMES = {
     FILLED: "filled",
     MISSING: "missing",
     RESAMPLED: "resampled",
+    CLOCK_UNSYNCED: "clock_unsynced",
 }
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,7 +55,11 @@ class JournalHealth:
 
 @dataclass(frozen=True, slots=True)
 class LineHealth:
-    """One line. ``bundle`` and ``provider`` are None while none is proven; ``last_answer`` is ISO 8601 UTC."""
+    """One line. ``bundle`` and ``provider`` are None while none is proven; ``last_answer`` is ISO 8601 UTC.
+
+    ``oddities`` counts, for the streams that have most of them, what was odd about the times of their samples since the
+    start: gap, too_soon, duplicate, time_back, time_ahead, stale.
+    """
 
     name: str
     ledger: LedgerHealth
@@ -67,6 +71,7 @@ class LineHealth:
     last_answer: str | None = None
     journal: JournalHealth | None = None
     dead_letters: str | None = None
+    oddities: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

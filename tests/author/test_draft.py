@@ -14,7 +14,7 @@ import pytest
 
 from edge_runtime.author.build import build
 from edge_runtime.author.contract import load_contract
-from edge_runtime.author.draft import channel_names
+from edge_runtime.author.draft_text import channel_names
 from edge_runtime.author.init_command import main
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
 from tests.author.conftest import tiny_model
@@ -237,6 +237,113 @@ def test_a_reference_beside_the_data_is_filled_in(
     found = tomllib.loads(init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))["reference"]
     assert found.pop("file") == ("reference.npz" if reference["raw"] != "TODO" else "TODO")
     assert found == reference
+
+
+TREES = EXAMPLES / "tiny" / "trees"
+
+
+def scores_model(folder: Path, classes: int = 3, dtype: int = onnx.TensorProto.FLOAT) -> Path:
+    """Two channels in, ``classes`` numbers out."""
+    weights = np.arange(2.0 * classes, dtype=np.float32).reshape(2, classes) / 7
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["logits"])], "scores",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 2])],
+        [onnx.helper.make_tensor_value_info("logits", dtype, ["batch", classes])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), folder / "scores.onnx")
+    return folder / "scores.onnx"
+
+
+def outputs_of(tmp_path: Path, model: Path, **arrays: object) -> tuple[list[dict[str, object]], str]:
+    values = np.random.default_rng(3).normal(size=(12, 2))
+    np.savez(tmp_path / "d.npz", train=values, **{name: np.array(one) for name, one in arrays.items()})
+    (tmp_path / "c.toml").unlink(missing_ok=True)
+    text = init(model, tmp_path / "d.npz", tmp_path / "c.toml")
+    return tomllib.loads(text)["output"], text
+
+
+def test_a_classifier_of_trees_is_drafted_with_its_labels_and_scores_and_builds(tmp_path: Path) -> None:
+    np.savez(tmp_path / "reference.npz", **{
+        {"label": "output/label", "probability": "output/probability"}.get(name, name): values
+        for name, values in np.load(TREES / "reference.npz").items()
+    })  # fmt: skip
+    (tmp_path / "data.npz").write_bytes((TREES / "data.npz").read_bytes())
+    out = tmp_path / "contract.toml"
+    text = init(TREES / "model.onnx", tmp_path / "data.npz", out)
+    drafted, known = (tomllib.loads(one)["output"] for one in (text, (TREES / "contract.toml").read_text()))
+    for one, stated in zip(drafted, known, strict=True):
+        assert {key: one.get(key) for key in ("tensor", "form", "labels")} == {
+            key: stated.get(key) for key in ("tensor", "form", "labels")
+        }
+    filled = re.sub(r"physical = .*", "physical = [-90, 110]\nwhen_missing = 'pass'", text)
+    filled = filled.replace('"float32"  # or', '"as_is"  # or')
+    filled = filled.replace('checkpoint_sha256 = "TODO"', f'checkpoint_sha256 = "{"0" * 64}"')
+    out.write_text(filled.replace('unit = "TODO"', 'unit = "1"').replace('"TODO"', '"a test"'))
+    built = build(out, None, lambda _: None)
+    assert built.failures == ()
+    (measured,) = built.record.metrics.values()
+    assert measured["label"].accuracy_bundle == 1  # the target was found, and is the label's
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_the_maps_of_scikit_learn_are_drafted_as_their_tensor(tmp_path: Path, numbers: bool) -> None:
+    from tests.author.test_rewrite import classifier
+
+    onnx.save(classifier(numbers=numbers), tmp_path / "m.onnx")
+    (label, scores), text = outputs_of(tmp_path, tmp_path / "m.onnx", train_y=[[7, 3, 11][at % 3] for at in range(12)])
+    # The label's numbers are no places, so the scores tell it; a text is the label itself.
+    assert label["tensor"] == ("probability" if numbers else "label")
+    assert label["labels"] == (["7", "3", "11"] if numbers else ["a", "b", "c"])
+    assert (scores["tensor"], scores["form"]) == ("probability", "vector")
+    assert "# train_y has values that are none of these labels: write it as their words, or" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "labels", "source"),
+    [
+        ([0, 1, 2] * 4, ["0", "1", "2"], "places, as train_y numbers the classes: write their words, if they have any"),
+        (["wet", "dry", "icy"] * 4, ["dry", "icy", "wet"], "the words of train_y in sorted order: check it"),
+    ],
+)
+def test_scores_beside_a_target_of_classes(
+    tmp_path: Path, target: list[object], labels: list[str], source: str
+) -> None:
+    (label, scores), text = outputs_of(tmp_path, scores_model(tmp_path), train_y=target)
+    assert (label["tensor"], label["form"], label["labels"]) == ("logits", "label", labels)
+    assert (scores["tensor"], scores["form"]) == ("logits", "vector")
+    assert source in text
+    assert "none of these labels" not in text
+    assert label["meaning"] == "TODO"
+
+
+@pytest.mark.parametrize(
+    "target", [[0.5, 1.5, 2.5] * 4, [0, 1, 7] * 4, [1, 1, 1] * 4, ["dry", "wet", "dry"] * 4], ids=str
+)
+def test_what_is_no_class_stays_a_number(tmp_path: Path, target: list[object]) -> None:
+    (number,), text = outputs_of(tmp_path, scores_model(tmp_path), train_y=target)
+    assert number["tensor"] == "logits"
+    assert "form" not in number
+    assert '# 3 numbers a case: one of them by its `column`, or form = "vector"' in text
+
+
+def test_a_label_that_nobody_names_is_todo(tmp_path: Path) -> None:
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("ArgMax", ["x"], ["place"], axis=1, keepdims=0)], "place",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 2])],
+        [onnx.helper.make_tensor_value_info("place", onnx.TensorProto.INT64, ["batch"])],
+    )  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
+    (label,), text = outputs_of(tmp_path, tmp_path / "m.onnx")
+    assert label["labels"] == ["TODO"]
+    assert 'its words, by place; or form = "number", where it counts something' in text
+
+
+def test_a_column_of_words_in_a_csv_names_the_classes(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,b,road,note\n1,2,wet,x\n2,3,dry,x\n4,1,icy,x\n")
+    text = init(scores_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    assert tomllib.loads(text)["output"][0]["labels"] == ["dry", "icy", "wet"]
+    assert "the words of road in sorted order" in text
 
 
 def test_headings_become_names() -> None:

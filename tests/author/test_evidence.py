@@ -144,6 +144,16 @@ def test_reports_of_other_bundles_and_of_none_are_told_not_used(tmp_path: Path) 
     assert seen.failed == (f"{paths[3]}: golden_output: 2.4 (13 steps) off at most; beyond in 3 of 32 cases",)
 
 
+def test_a_drill_is_no_evidence(tmp_path: Path) -> None:
+    path = _report(tmp_path / "a.json", "2.4 (13 steps) off at most", HERE, status="fail")
+    drill = json.loads(path.read_text())
+    drill["boots"][0]["injected"] = "golden_output"
+    path.write_text(json.dumps(drill))
+    seen = read_reports([path], bundle="frost", version="1.0.0")
+    assert (seen.steps, seen.failed) == ({}, ())
+    assert seen.unused == (f"{path}: a drill, golden_output was injected",)
+
+
 def test_what_is_no_report_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.json: found No such file"):
         read_reports([tmp_path / "none.json"], bundle="frost", version="1.0.0")

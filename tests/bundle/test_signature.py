@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.bundle import ecdsa
-from edge_runtime.bundle.signature import Judgement, SignedBy, check, judge, sign
+from edge_runtime.bundle.judgement import Judgement, SignedBy, judge
+from edge_runtime.bundle.signature import check, sign
 from edge_runtime.bundle.signature_file import (
     MAX_SIGNATURE_BYTES,
     Envelope,

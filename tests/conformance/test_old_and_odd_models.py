@@ -36,7 +36,7 @@ def test_mnist_of_opset_8_whose_initializers_are_inputs_serves(tmp_path):
     cases = _digit(np.random.default_rng(8))
     model, bare = _served("mnist", data, "Input3", cases, tmp_path / "bundle")
     assert model.manifest.variants[0].ir_version == 4  # the first without constants among the inputs
-    answers = model.feed_many({"c_input3": case} for case in cases).answers
+    answers = [one for _, one in model.feed_many({"c_input3": case} for case in cases).answers]
     found = [answer.outputs[0].value for answer in answers]
     assert found == [tuple(one["Plus214_Output_0"][0].astype(float).tolist()) for one in bare]
     assert int(np.argmax(found[0])) == 1
@@ -49,7 +49,7 @@ def test_ultraface_serves_once_the_domains_nobody_uses_are_gone(tmp_path):
     model, bare = _served("ultraface", data, "input", cases, tmp_path / "bundle")
     assert set(model.manifest.variants[0].opsets) == {"ai.onnx"}
     assert [output.name for output in model.manifest.outputs] == ["output_0", "output_1"]
-    answers = model.feed_many({"c_input": case} for case in cases).answers
+    answers = [one for _, one in model.feed_many({"c_input": case} for case in cases).answers]
     for answer, one in zip(answers, bare, strict=True):
         for output, tensor in zip(answer.outputs, ("scores", "boxes"), strict=True):
             assert np.array(output.value, dtype=np.float32).tobytes() == one[tensor].tobytes()

@@ -118,7 +118,7 @@ def test_machine_temperature_in_the_wrong_unit_says_which_one_fits():
 
 
 @pytest.mark.parametrize(
-    ("file", "period_s", "back", "breaks"), [("nab_mt.csv", 300.0, 12, 0), ("nab_amb.csv", 3600.0, 0, 5)]
+    ("file", "period_s", "back", "breaks"), [("nab_mt.csv", 300.0, 12, 0), ("nab_amb.csv", 3600.0, 0, 10)]
 )
 def test_a_real_clock_in_degrees_fahrenheit_adds_up(file, period_s, back, breaks, tell):
     path = third_party("nab", file)
@@ -132,6 +132,8 @@ def test_a_real_clock_in_degrees_fahrenheit_adds_up(file, period_s, back, breaks
     assert (ledger.received, ledger.accepted, ledger.duplicate) == (len(rows), taken, 0)
     assert dict(ledger.rejected) == ({"time_back": back} if back else {})
     assert dict(ledger.refused) == ({"gap": refused} if refused else {})
+    odd = {name: count for name, count in (("time_back", back), ("gap", breaks)) if count}
+    assert line.oddities == ({"": odd} if odd else {})
     assert [answer.time_ns // NS for answer in answers] == [time for time, _ in means]
     found = np.array([answer.outputs[0].value for answer in answers])
     assert np.abs(found - np.array([mean for _, mean in means])).max() < 1e-5

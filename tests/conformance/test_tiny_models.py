@@ -89,7 +89,7 @@ def test_as_a_bundle_it_is_operational_and_near_the_other_runtime(case, tmp_path
     (channel,) = model.manifest.channels
     outcome = model.feed_many({channel.name: row} for row in asked)
     assert not outcome.refused
-    found = np.array([answer.outputs[0].value for answer in outcome.answers])
+    found = np.array([answer.outputs[0].value for _, answer in outcome.answers])
     off = int(np.abs(found - wanted.reshape(found.shape)).max())
     share = float((np.abs(found - wanted.reshape(found.shape)) > 0).mean())
     tell(f"{case.file}: at most {off} of 255 steps from TFLite (allowed {case.steps}), {share:.2%} of numbers differ")

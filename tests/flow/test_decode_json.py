@@ -23,6 +23,60 @@ def refused(result: object, reason: str) -> Rejection:
     return result
 
 
+OTHER = "bind another field, or have the sender write null where it has no value"
+MISSING = Rejection("missing", "channel c", "no value", "a number in Cel", "check the sensor and its cable")
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("temprature", "nearest: 'temperature'"),
+        ("Temperature", "nearest: 'temperature'"),
+        ("hum", "nearest: '/air/hum'"),
+        ("/air/humm", "nearest: '/air/hum'"),
+        ("/list/5", "nearest: "),
+        ("/temperature/x", "nearest: "),
+        ("zzz", "it has 'temperature', 'none', 'air', 'list', '/~1odd~1~0', '/~1odd', '/air/hum', '/list/0'"),
+    ],
+)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_field_that_is_not_there_is_told_with_the_nearest(field: str, words: str, mark: bytes) -> None:
+    frame = mark + b'{"temperature":1,"none":null,"air":{"hum":2},"list":[3],"/odd/~":4,"/odd":5}'
+    json = make_decoder(JsonDecode(format="json"), {"c": ChannelBinding(field=field)})
+    told = json.explain_missing(frame, MISSING)
+    assert (told.reason, told.subject, told.expected) == MISSING[:2] + MISSING[3:4]
+    assert told.found == f"no field {field!r} in the object"
+    assert told.todo.startswith(f"correct channels.c.field in device.toml ({words}")
+    assert told.todo.endswith("); where it was right before, look at the sensor and its cable")
+
+
+def test_an_empty_object_has_no_names_to_tell() -> None:
+    json = make_decoder(JsonDecode(format="json"), {"c": ChannelBinding(field="t")})
+    assert "(it has none)" in json.explain_missing(b"{}", MISSING).todo
+
+
+@pytest.mark.parametrize("field", ["none", "/none", "/list/1", "/deep/a/b"])
+def test_a_field_that_is_there_and_null_is_the_sensor_s(field: str) -> None:
+    frame = (
+        b'{"none":null,"list":[1,null],"deep":{"a":{"b":null}},' + b",".join(b'"k%d":1' % at for at in range(99)) + b"}"
+    )
+    json = make_decoder(JsonDecode(format="json"), {"c": ChannelBinding(field=field)})
+    assert json.explain_missing(frame, MISSING) == MISSING
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=80),
+        lambda one: st.lists(one) | st.dictionaries(st.text(max_size=80), one),
+    )
+)
+def test_whatever_an_object_holds_the_names_told_are_few(value: object) -> None:
+    json = make_decoder(JsonDecode(format="json"), {"c": ChannelBinding(field="/a/b")})
+    told = json.explain_missing(to_json({"x": value, **{f"{at}": [value] for at in range(100)}}), MISSING)
+    assert len(str(told)) < 900
+    assert str(told).isprintable()
+
+
 def test_top_level_keys() -> None:
     assert decoder("t", "rh", "p").decode(b'{"rh":45,"t":12.3,"p":null}') == Reading((12.3, 45.0, None))
     assert decoder("t").decode(b"{}") == Reading((None,))
@@ -57,12 +111,19 @@ def test_a_malformed_pointer_is_a_wrong_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "found"),
-    [('"12,5"', "'12,5'"), ("true", "true"), ("false", "false"), ("[1]", "an array"), ('{"v":1}', "an object")],
+    ("raw", "found", "todo"),
+    [
+        ('"12,5"', "'12,5'", OTHER),
+        ('"nan"', "'nan'", OTHER),
+        ('"cold"', "'cold'", OTHER),
+        ("true", "true", OTHER),
+        ("[1]", "an array", 'name one of its elements by a pointer, e.g. field = "/reading/0"'),
+        ('{"v":1}', "an object", 'name what is inside it by a pointer, e.g. field = "/reading/value"'),
+    ],
 )
-def test_only_numbers_are_numbers(raw: str, found: str) -> None:
+def test_only_numbers_are_numbers(raw: str, found: str, todo: str) -> None:
     rejection = refused(decoder("t").decode(f'{{"t":{raw}}}'.encode()), "not_a_number")
-    assert str(rejection) == f"field 't': found {found}; expected a JSON number"
+    assert str(rejection) == f"field 't': found {found}; expected a JSON number; {todo}"
 
 
 def channel(**keys: Any) -> Decoder:
@@ -128,7 +189,9 @@ def test_values_that_are_not_finite_are_for_the_contract() -> None:
     "line", [b"[1]", b"12", b"null", b'"t"', b"{", b'{"t":1} x', b'{"t":01}', b"{'t':1}", b'{"t":' + b"9" * 9999 + b"}"]
 )
 def test_what_is_no_object_is_refused(line: bytes) -> None:
-    assert len(str(refused(decoder("t").decode(line), "bad_json"))) < 250
+    rejection = refused(decoder("t").decode(line), "bad_json")
+    assert len(str(rejection)) < 300
+    assert "decode.format" in rejection.todo
 
 
 def test_deep_and_large_inputs_are_survived() -> None:

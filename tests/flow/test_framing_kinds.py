@@ -296,6 +296,14 @@ def test_a_packet_inside_a_false_one_is_found_once_the_false_one_is_whole() -> N
     assert told(frames) == ["bad_checksum"]
 
 
+def test_sync_bytes_within_a_damaged_packet_are_not_told_again() -> None:
+    broken = bytearray(_packet(b"\xaa\x55\0\x01" * 5))
+    broken[-1] ^= 1
+    frames = KINDS[3].framer().feed(_packet(b"a") + broken + _packet(b"b"))
+    assert good(frames) == [b"a", b"b"]
+    assert told(frames) == ["bad_checksum"]
+
+
 def test_an_input_that_ends_in_a_packet_is_told() -> None:
     framer = KINDS[3].framer()
     framer.feed(_packet(b"whole") + b"\xaa\x55\x00\x60" + _packet(b"inside"))

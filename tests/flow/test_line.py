@@ -1,4 +1,6 @@
 import json
+import struct
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,11 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.flow import line as module
+from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAM_NUMBERS, MAX_STREAMS, max_streams
 from edge_runtime.flow.window import State, Stream, WindowRule
+from edge_runtime.spec.binding import StructDecode
+from edge_runtime.spec.crc import Crc, crc_function
+from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.reading import Reading
-from edge_runtime.spec.result import CLIPPED, RESTARTED, STUCK
+from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, RESTARTED, STUCK
 from tests.rig import tiny
+
+NS = 10**9
 
 
 def rows(values, start=1000, step=10):
@@ -98,6 +106,36 @@ def test_every_refusal_is_counted_by_its_reason_and_the_ledgers_add_up():
     refused = line.take_refused()
     assert len(refused) == 10
     assert all(str(one.rejection).count("\n") == 0 for one in refused)
+
+
+def test_binary_frames_that_came_damaged_are_counted_by_their_reason():
+    crc = Crc(name="crc-16/modbus", byte_order="little")
+    spec = PacketFraming(
+        kind="packet", sync="aa55", payload_bytes=6, crc=crc, crc_covers="payload"
+    )  # fmt: skip
+    decode = StructDecode.model_validate(
+        {"format": "struct", "byte_order": "little", "time": {"field": "t", "format": "unix_s"},
+         "fields": [{"name": "t", "type": "uint32"}, {"name": "a", "type": "int8"}, {"name": "b", "type": "uint8"}]}
+    )  # fmt: skip
+    line = tiny.line(decode=decode)
+    line.framing = make_framing(spec, decode.encoding)
+    check = crc_function(crc.parameters)
+
+    def packet(time, value):
+        body = struct.pack("<IbB", time, value, 5)
+        return b"\xaa\x55" + body + check(body).to_bytes(2, "little")
+
+    damaged = bytearray(packet(1020, 3))
+    damaged[5] ^= 1
+    found = answers(
+        line, packet(1000, 1) + packet(1010, 2) + damaged + packet(1030, 4) + b"\0" + packet(1040, 5), split=3
+    )
+    assert [one.outputs[0].value for one in found] == pytest.approx([1.5, 4.5], abs=1e-6)
+    assert ledger(line)["samples"]["rejected"] == {"bad_checksum": 1, "bad_frame": 1}
+    refused = line.take_refused()
+    assert refused[0].raw == bytes(damaged)
+    line.published(len(found))
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=0)
 
 
 def test_streams_have_windows_and_hysteresis_of_their_own():
@@ -191,13 +229,12 @@ def test_clipped_is_flagged_the_same_whether_the_trained_band_fits_the_scale_or_
     contract = tiny.manifest(inputs=raw["inputs"], variants=raw["variants"])
     found = answers(tiny.line(contract=contract), rows(values))
     sent = [float(f"{value:f}") for value in values]
-    pairs = zip(sent, sent[1:], strict=False)
     beyond = {
         "standardize": lambda a, b: max(abs(np.float32(a / 10)), abs(np.float32(b / 10))) > 3,
         "scale": lambda a, b: max(abs(np.float32(a * -0.1)), abs(np.float32(b * -0.1))) > 3,
         "difference": lambda a, b: abs(np.float32(b - a)) > 3,
     }
-    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairs]
+    assert [bool(one.flags & CLIPPED) for one in found] == [bool(beyond[step](a, b)) for a, b in pairwise(sent)]
 
 
 def test_an_answer_at_an_end_of_its_int8_scale_is_flagged_clipped():
@@ -289,12 +326,45 @@ def test_a_line_without_a_decoder_takes_no_bytes():
 
 def test_one_sample_from_the_future_does_not_make_all_others_late():
     line = tiny.line()
-    line._max_ahead_ns = 3600 * 10**9
+    line.judge_by_clock(synchronised=True)
     arrival = 1020 * 10**9
     line.feed(
-        rows([1.0, 2.0]) + rows([9.0], start=1020 + 3601) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival
+        rows([1.0, 2.0]) + rows([9.0], start=1020 + 86_401) + rows([3.0], start=1020) + rows([4.0], start=1030), arrival
     )
     line.run()
     assert len(line.take_answers()) == 3
     assert ledger(line)["samples"]["rejected"] == {"time_ahead": 1}
     assert "check the logger's clock" in str(line.take_refused()[0].rejection)
+
+
+def test_a_sample_that_waited_too_long_is_stale_by_a_synchronised_clock_alone():
+    data = rows([1.0, 2.0, 3.0])  # of 1000, 1010 and 1020 s
+    found = {}
+    for synchronised in (True, False, None):
+        line = tiny.line(max_age_ns=10 * NS)
+        line.judge_by_clock(synchronised=synchronised)
+        line.feed(data, 1021 * NS)
+        line.run()
+        flags = [bool(one.flags & CLOCK_UNSYNCED) for one in line.take_answers()]
+        found[synchronised] = ledger(line)["samples"]["rejected"], flags
+        if synchronised:
+            assert str(line.take_refused()[0].rejection).startswith(
+                "time of the sample: found 21 s before it arrived here; expected 10 s at most; it waited"
+            )
+    assert found == {True: ({"stale": 2}, []), False: ({}, [True, True]), None: ({}, [False, False])}
+
+
+def test_in_event_time_nothing_is_stale_and_no_clock_is_flagged():
+    line = tiny.line(max_age_ns=1)
+    found = answers(line, rows([1.0, 2.0]))
+    assert [bool(one.flags & CLOCK_UNSYNCED) for one in found] == [False]
+    assert ledger(line)["samples"]["rejected"] == {}
+
+
+def test_what_is_odd_about_times_is_counted_by_stream():
+    line = tiny.line(max_age_ns=1000 * NS)
+    line.judge_by_clock(synchronised=True)
+    data = rows([1.0, 2.0]) + rows([2.0], start=1010) + rows([4.0], start=1005) + rows([5.0], start=1100)
+    line.feed(data + rows([6.0], start=1101) + rows([7.0], start=90_000) + rows([8.0], start=101), 1102 * NS)
+    assert line.oddities == {"": {"duplicate": 1, "time_back": 1, "gap": 1, "too_soon": 1, "time_ahead": 1, "stale": 1}}
+    assert line.ledger.adds_up(pending_samples=0, pending_answers=line.pending)

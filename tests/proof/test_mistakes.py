@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.proof.station import ROOT, US_UNITS, call, device_file, refused, run
+from tests.proof.station import ROOT, US_UNITS, call, device_file, lines, refused, run
 
+AIR = "air_temperature_degF"
 # In the device file: text to replace, by what, exit code, and what the line must say.
 DEVICE = {
     "an unknown key": ("bundle =", "bundel =", 78, ["bundel", "an unknown key", "expected bundle"]),
@@ -43,6 +44,15 @@ CONTRACT = {
     "too few constants": ("mean = [13.989935874938965, ", "mean = [", ["standardize", "4 mean", "5 std"]),
     "an unknown precision": ('precision = "int8"', 'precision = "int7"', ["int7", "int8"]),
     "a model that is not there": ('model = "model_fp32.onnx"', 'model = "model_fp31.onnx"', ["model_fp31.onnx"]),
+}  # fmt: skip
+# In the stream as JSON lines: what becomes of the air temperature in line 30, its reason, and what the dead letter must say.
+JSON = {
+    "a key that is not in the payload": (lambda row: row | {"air_temp": row.pop(AIR)}, "missing", [f"field '{AIR}'", "air_temp"]),
+    "a key that is elsewhere": (lambda row: row | {"air": {AIR: row.pop(AIR)}}, "missing", [f"nearest: '/air/{AIR}'"]),
+    "no value": (lambda row: row | {AIR: None}, "missing", ["no value", "check the sensor and its cable"]),
+    "a number in quotes": (lambda row: row | {AIR: "51.8"}, "not_a_number", ["'51.8'", AIR, "without quotes"]),
+    "an object around it": (lambda row: row | {AIR: {"value": 51.8}}, "not_a_number", ["an object", "by a pointer"]),
+    "several samples at once": (lambda row: [row, row], "bad_json", ["one JSON object in braces", "on a line of its own"]),
 }  # fmt: skip
 # In the stream: its data line 30, its reason, and what the dead letter must say.
 STREAM = {
@@ -128,10 +138,30 @@ def test_in_the_stream(mistake, tmp_path):
     assert all(letter[key] for key in ("subject", "found", "expected"))
 
 
+@pytest.mark.parametrize("mistake", JSON)
+def test_in_a_stream_of_json(mistake, tmp_path):
+    change, reason, says = JSON[mistake]
+    header, *rows = lines()
+    objects = [dict(zip(header, [row[0], *map(float, row[1:])], strict=True)) for row in rows[:40]]
+    wrong = json.dumps(change(dict(objects[29])))
+    told = [json.dumps(one) for one in objects]
+    told[29] = wrong
+    (tmp_path / "stream.jsonl").write_text("\n".join(told) + "\n")
+    path = device_file(tmp_path, "stream.jsonl")
+    path.write_text(path.read_text().replace('format = "csv", columns = "header"', 'format = "json"'))
+    assert call(tmp_path, "run", "--exit-on-refusal", "--config", path).returncode == 0
+    letter = next(one for one in refused(tmp_path) if one["reason"] != "gap")
+    assert letter["reason"] == reason
+    assert wrong.startswith(letter["raw"])  # a long line is cut there
+    for word in says:
+        assert word in " ".join(letter[key] for key in ("subject", "found", "expected", "todo")), (word, letter)
+    assert all(letter[key] for key in ("subject", "found", "expected", "todo"))
+
+
 def test_an_undeclared_unit_says_what_to_write(tmp_path):
     assert run(tmp_path, units={**US_UNITS, "air_temperature": None}).returncode == 0
     assert refused(tmp_path)[0]["todo"] == 'declare it in device.toml, e.g. channels.air_temperature.unit = "Cel"'
 
 
 def test_they_are_more_than_twenty():
-    assert len(DEVICE) + len(COMMAND) + len(CONTRACT) + len(STREAM) + 1 >= 20
+    assert len(DEVICE) + len(COMMAND) + len(CONTRACT) + len(STREAM) + len(JSON) + 1 >= 20

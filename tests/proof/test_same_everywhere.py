@@ -24,8 +24,8 @@ from edge_runtime.bundle.golden import Goldens, decode
 from edge_runtime.errors import SampleRefused
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.run.api import OpenModel, Sample
-from edge_runtime.run.goldens import passage
-from edge_runtime.spec.result import Answer
+from edge_runtime.run.goldens import begin, passage
+from edge_runtime.spec.result import RESTARTED, Answer
 from edge_runtime.spec.sink import StandardOutput
 from tests.proof import kinds_streams as kinds
 from tests.proof.lines import model
@@ -125,7 +125,7 @@ def test_run_replay_and_the_api_give_the_same_bytes(name, tmp_path):
     assert expected.count(b"\n") == len(set(expected.splitlines())) == kind.answers
     assert _bare(replayed) == expected
     opened = edge_runtime.open(kind.bundle, units=kind.units)
-    assert _encoded(opened, opened.feed_many(kind.samples).answers) == expected
+    assert _encoded(opened, [one for _, one in opened.feed_many(kind.samples).answers]) == expected
     assert opened.ledger.as_dict() == book["counts"]
     singly = edge_runtime.open(kind.bundle, units=kind.units)
     assert _encoded(singly, _one_by_one(singly, kind.samples)) == expected
@@ -168,7 +168,10 @@ def _of_window(rows: Sequence[dict]) -> list[dict]:
 def test_the_boots_way_gives_the_same_values(name, cases, size):
     kind, stored = KINDS[name](), cases()
     served = _of_window(
-        _told(kind.bundle, edge_runtime.open(kind.bundle, units=kind.units).feed_many(kind.samples).answers)
+        _told(
+            kind.bundle,
+            [one for _, one in edge_runtime.open(kind.bundle, units=kind.units).feed_many(kind.samples).answers],
+        )
     )
     given = _of_window(_told(kind.bundle, passage(model(kind.bundle), stored, size).answers[: len(stored)]))
     assert len(served) == kind.answers
@@ -198,3 +201,19 @@ def test_stored_cases_of_a_state_served_as_streams_give_the_answers_of_the_boot(
     assert [one["stream"] for one in given] == [one["stream"] for one in served[-cases:]]
     assert last == _of_window(given)
     assert [one["loss"]["value"] for one in last] == stored.answers["loss"].tolist()
+
+
+@pytest.mark.parametrize("bundle", [FROST, kinds.DIGITS, kinds.GRU], ids=lambda bundle: bundle.name)
+def test_cases_begun_once_for_all_batch_sizes_end_as_those_taken_whole(bundle):
+    subject = model(bundle)
+    stored = decode((bundle / subject.variant.goldens).read_bytes(), subject=subject.variant.goldens)
+    sizes = subject.manifest.batch_sizes
+    begun = begin(subject, stored, sizes)
+    assert begun.samples == (0 if subject.manifest.state else subject.manifest.length - 1)
+    for size in sizes:
+        whole, ended = passage(subject, stored, size), passage(subject, stored, size, begun)
+        for there, given in ((whole.tensors, ended.tensors), (whole.outputs, ended.outputs)):
+            assert {name: one.tobytes() for name, one in there.items()} == {
+                name: one.tobytes() for name, one in given.items()
+            }
+        assert [one._replace(flags=one.flags & ~RESTARTED) for one in ended.answers] == list(whole.answers)

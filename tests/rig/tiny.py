@@ -101,6 +101,7 @@ def line(
     decode: Decode = CSV,
     channels: Mapping[str, ChannelBinding] = CHANNELS,
     sizes: tuple[int, ...] | None = None,
+    max_age_ns: int | None = None,
 ) -> Line:
     """A whole line from bytes to answers."""
     one = model(contract, run)
@@ -111,4 +112,5 @@ def line(
         framing=make_framing(LinesFraming(max_bytes=200), decode.encoding),
         decoder=make_decoder(decode, channels),
         batch_sizes=sizes,
+        max_age_ns=max_age_ns,
     )

@@ -13,6 +13,7 @@ import pytest
 
 import edge_runtime
 from edge_runtime.errors import BundleError, ConfigurationError, SampleRefused
+from edge_runtime.flow.postprocess import Unusable
 from edge_runtime.run.api import OpenModel, Sample, Value
 from edge_runtime.spec.result import flag_names
 from tests.rig.bundles import DEWPOINT, FROST, ROOT, files_of, write_with_manifest
@@ -98,16 +99,43 @@ def test_many_at_once_are_the_same_answers(frost_rows: list[Sample]) -> None:
     together = frost.feed_many(frost_rows)
     assert len(frost_rows) == 192
     assert len(together.answers) == 169
-    assert together == (singly, [])
+    assert together == (list(enumerate(singly, 23)), [])
     assert frost.ledger.as_dict() == one_by_one.ledger.as_dict()
 
 
 def test_many_with_refusals(dewpoint: OpenModel) -> None:
     outcome = dewpoint.feed_many([GOOD, GOOD | {"air_temperature": None}, {"humidity": 1.0}, GOOD])
-    assert len(outcome.answers) == 2
+    assert [row for row, _ in outcome.answers] == [0, 3]
     assert [(row, refusal.reason) for row, refusal in outcome.refused] == [(1, "missing"), (2, "unknown_channel")]
     assert dewpoint.ledger.adds_up(pending_samples=0, pending_answers=0)
     assert dewpoint.feed_many([]) == ([], [])
+
+
+def test_a_window_s_answer_has_the_row_that_completed_it(frost_rows: list[Sample]) -> None:
+    frost = edge_runtime.open(FROST)
+    rows: list[Sample | Mapping[str, object]] = list(frost_rows[:60])
+    rows[30] = frost_rows[29]  # a repeated sample, and with it an hour that is left out
+    rows.insert(5, {"nonsense": 1.0})
+    outcome = frost.feed_many(rows)
+    refused = [(row, refusal.reason) for row, refusal in outcome.refused]
+    assert refused == [(5, "unknown_channel"), *((row, "gap") for row in range(32, 55))]
+    assert [row for row, _ in outcome.answers] == [*range(24, 31), *range(55, 61)]
+    for row, answer in outcome.answers:
+        time = rows[row].time
+        assert answer.time_ns == time.timestamp() * 1e9
+        assert answer.carry == ()
+
+
+def test_a_window_refused_when_its_batch_runs_has_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = edge_runtime.open(DEWPOINT, units=METRIC)
+    answer = model._line._post.answer
+    monkeypatch.setattr(
+        model._line._post, "answer",
+        lambda made, row, switches: Unusable("not_finite_output", "nan") if row == 1 else answer(made, row, switches),
+    )  # fmt: skip
+    outcome = model.feed_many([GOOD, GOOD, GOOD | {"air_temperature": None}])
+    assert [(row, refusal.reason) for row, refusal in outcome.refused] == [(1, "not_finite_output"), (2, "missing")]
+    assert [row for row, _ in outcome.answers] == [0]
 
 
 REFUSALS: list[tuple[str, Mapping[str, object], str]] = [
@@ -243,7 +271,7 @@ def frost_rows() -> list[Sample]:
 
 def test_the_documentation_s_program_runs() -> None:
     text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-    (program,) = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
+    program = "".join(part.partition("```")[0] for part in text.split("```python\n")[1:])
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT
     )

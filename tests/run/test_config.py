@@ -126,8 +126,29 @@ MISTAKES = {
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),
         (
-            "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'senml+json', "
-            f"'senml+cbor'; {SEE}"
+            "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', "
+            f"'senml+json', 'senml+cbor'; {SEE}"
+        ),
+    ),
+    "wrong framing": (
+        ("[line.decode]", '[line.framing]\nkind = "line"\n[line.decode]'),
+        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet'; {SEE}",
+    ),
+    "a key of another framing": (
+        ("[line.decode]", "[line.framing]\nlineend = 'lf'\n[line.decode]"),
+        f"device.toml, line[0].framing.lineend: found an unknown key; expected line_end; {SEE}",
+    ),
+    "a CRC that is not what it says": (
+        (
+            "[line.decode]",
+            """[line.framing]
+kind = "slip"
+crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0, check = 0xF7 }
+[line.decode]""",
+        ),
+        (
+            "device.toml, line[0].framing.crc: found a mistake (check is 0xF7, and these parameters give 0xF4 for "
+            f"'123456789'; one of them is wrong); expected keys that agree; {SEE}"
         ),
     ),
     "one of two types": (
@@ -169,13 +190,6 @@ MISTAKES = {
         (
             "device.toml, line[0].source: found a mistake (give exactly one of port and match; found both); "
             f"expected keys that agree; {SEE}"
-        ),
-    ),
-    "unit twice": (
-        (CHANNEL, f'{CHANNEL}, unit_field = "u"'),
-        (
-            "device.toml, line[0].channels.air_temperature: found a mistake "
-            f"(unit '[degF]' and unit_field 'u' both say the unit; keep one); expected keys that agree; {SEE}"
         ),
     ),
     "a date that is none": (

@@ -115,7 +115,9 @@ def test_a_report_of_another_day(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path = tmp_path / "report.json"
     path.write_text(report_file([report, report], BOTH_TIERS).model_dump_json(by_alias=True))
     assert main(_args(report=str(path))) == 0
-    assert capsys.readouterr().out.count("placement broke first") == 2
+    told = capsys.readouterr().out
+    assert told.count("placement broke first") == 2
+    assert told.count("  drill        --inject corrupted the input of placement: that failure is planted\n") == 2
 
 
 @pytest.mark.parametrize("text", [None, "{}", "no JSON"])

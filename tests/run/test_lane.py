@@ -16,6 +16,7 @@ from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.spec.device_config import JournalConfig
+from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile
 from tests.rig.program import ROOT
 
@@ -86,3 +87,16 @@ def test_each_line_s_trouble_is_in_the_reason() -> None:
     assert service._reason() == "line b: x; line c: y"
     service._lanes = service._lanes[:1]
     assert service._reason() == "every check passed"
+
+
+def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) -> None:
+    said: list[bool | None] = [False]
+    lane._ages, lane._clock_synchronised = True, lambda: said[0]
+    lane.tick()
+    header, *rows = (ROOT / "examples/frost/station_us_units.csv").read_bytes().splitlines(keepends=True)
+    lane.line.feed(header + b"".join(rows[:24]), 0, 0)
+    said[0] = None
+    lane.tick()
+    lane.line.feed(rows[24], 0, 0)
+    lane.line.run()
+    assert ["clock_unsynced" in flag_names(one.flags) for one in lane.line.take_answers()] == [True, False]

@@ -171,10 +171,29 @@ def test_textfile() -> None:
     assert order == families, "a family's samples stand together"
 
 
+def test_a_drill_says_so_in_every_form() -> None:
+    drill = replace(WRONG, injected="golden_tensor")
+    text = as_text(drill).splitlines()
+    assert text[0] == text[-1] == f"{verdict(WRONG)}; a drill: golden_tensor was injected"
+    assert any(line.startswith("  drill    --inject corrupted the input of golden_tensor:") for line in text)
+    assert [one.injected for one in ReportFile.model_validate_json(as_json([drill, WRONG])).boots] == [
+        "golden_tensor", None,
+    ]  # fmt: skip
+    suites = list(ET.fromstring(as_junit([drill, WRONG])))  # noqa: S314 -- our own text
+    told = [[(one.get("name"), one.get("value")) for one in suite.iter("property")] for suite in suites]
+    assert told == [[("injected", "golden_tensor")]] * 2 + [[]] * 2
+    assert [suite[0].tag for suite in suites[:2]] == ["properties"] * 2, "JUnit's schema has them first"
+    samples = [line for line in as_textfile([drill]).splitlines() if not line.startswith("#")]
+    assert all('injected="golden_tensor"' in line and SAMPLE.fullmatch(line) for line in samples)
+    for form in (as_text(WRONG), as_junit([WRONG]), as_textfile([WRONG])):
+        assert "inject" not in form
+
+
 def test_forms_of_a_real_boot() -> None:
     reports = [boot(FROST, make_setting()).report, boot(DEWPOINT, make_setting(), inject="units").report]
     found = ReportFile.model_validate_json(as_json(reports))
     assert [one.status for one in found.boots] == ["pass", "fail"]
+    assert [one.injected for one in found.boots] == [None, "units"]
     assert ET.fromstring(as_junit(reports)).findall(".//failure")  # noqa: S314 -- our own text
     assert as_textfile(reports).count("\nedge_selftest_success{") == 2
     assert "PASSED" not in as_text(reports[1])

@@ -65,7 +65,9 @@ def test_report_that_cannot_be_written(tmp_path: Path) -> None:
 def test_injected_failure() -> None:
     done = _run("--bundle", DEWPOINT, "--inject", "golden_output", "--json", "-")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[0] == "FAILED: dewpoint 1.0.0: golden_output; it must not serve"
+    assert done.stderr.splitlines()[0] == (
+        "FAILED: dewpoint 1.0.0: golden_output; it must not serve; a drill: golden_output was injected"
+    )
     checks = ReportFile.model_validate_json(done.stdout).boots[0].checks
     assert [check.id for check in checks if check.status == "fail"] == ["golden_output"]
 

@@ -64,8 +64,7 @@ def test_every_key_is_explained() -> None:
         (Correction, {"b": float("inf"), "date": DAY}, "finite"),
         (Correction, {"date": DAY, "expires": dt.date(2025, 1, 27)}, "lies before"),
         (Correction, {"a": 1.1}, "date"),
-        (ChannelBinding, {"field": "t", "unit": "K", "unit_field": "u"}, "keep one"),
-        (ChannelBinding, {"field": "t", "unit_map": {"C": "Cel"}}, "there is no unit_field"),
+        (ChannelBinding, {"field": "t", "unit_map": {"C": "Cel"}}, "belongs to unit_field without"),
         (ChannelBinding, {"field": "t", "unit_field": "u", "unit_map": {}}, "at least 1 item"),
         (ChannelBinding, {"field": "t", "read": "text", "missing_values": [0]}, "belongs to single numbers"),
         (ChannelBinding, {"field": "t", "missing_values": [float("nan")]}, "finite"),
@@ -82,6 +81,11 @@ def test_every_key_is_explained() -> None:
         (CsvDecode, {"columns": "header", "encoding": "utf8"}, "utf-8"),
         (JsonDecode, {"decimal": ","}, "Extra inputs"),
         (PatternDecode, {"pattern": ""}, "at least 1 character"),
+        (PatternDecode, {}, "exactly one of pattern and preset"),
+        (PatternDecode, {"pattern": "{m:number}", "preset": "mt-sics"}, "exactly one of pattern and preset"),
+        (PatternDecode, {"preset": "mt-sics", "refuse": {"overload": ["OL"]}}, "has its own refuse"),
+        (PatternDecode, {"pattern": "{m:number}", "refuse": {"heavy": ["OL"]}}, "'unstable', 'overload'"),
+        (PatternDecode, {"preset": "mettler"}, "'mt-sics'"),
     ],
 )
 def test_refusals(model: Any, keys: dict[str, Any], says: str) -> None:

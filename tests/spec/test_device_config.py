@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.device_config import DeviceConfig
 from edge_runtime.spec.toml_text import parse_toml, validate
 
@@ -32,8 +33,8 @@ def keys(schema: dict, name: str) -> set[str]:
     [
         *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode", "SenmlDecode"),
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
-        *("PatternDecode", "TimeField", "StatusField", "ChannelBinding", "Correction", "StandardOutput"),
-        *("JsonLinesFile", "JournalConfig", "DeadLetters"),
+        *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
+        *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "JournalConfig", "DeadLetters"),
     ],
 )
 def test_every_key_is_in_the_documentation(name: str) -> None:
@@ -76,6 +77,27 @@ def test_a_pack_brings_its_vocabulary_and_its_units() -> None:
 
 
 def test_binary_packs_are_not_cut_into_lines() -> None:
-    with pytest.raises(ValidationError, match="senml\\+cbor is no text"):
+    with pytest.raises(ValidationError, match="need cobs, slip or packet"):
         senml("senml+cbor", {})
     assert senml("senml+cbor", {}, framing={"kind": "slip"}).line[0].decode.encoding == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"decode": {"format": "struct", "byte_order": "little", "fields": [{"type": "int8"}]}},
+            "cobs, slip or packet",
+        ),
+        ({"decode": {"format": "nmea", "sentence": "MWV"}}, 'write framing = { kind = "nmea" }'),
+        (
+            {"framing": {"kind": "slip"}, "source": {"kind": "serial", "port": "/dev/ttyS0", "flow": "xonxoff"}},
+            "0x11 and 0x13",
+        ),
+    ],
+)
+def test_a_framing_suits_its_decoder_and_its_link(changes: dict, says: str) -> None:
+    raw = parse_toml(BLOCKS[0].encode(), "docs")
+    raw["line"][0] |= changes
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        validate(DeviceConfig, raw, "docs", "")
