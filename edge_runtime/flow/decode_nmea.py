@@ -58,6 +58,10 @@ class NmeaDecoder:
             )  # fmt: skip
         return self._assemble(cells)
 
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
+        """Give ``refused`` as it is: the fields were there when the frame was read."""
+        return refused
+
     @property
     def columns(self) -> None:
         """A sentence has no columns."""

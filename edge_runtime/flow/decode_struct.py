@@ -48,6 +48,10 @@ class StructDecoder:
             )  # fmt: skip
         return self._assemble(row)
 
+    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
+        """Give ``refused`` as it is: the fields were there when the frame was read."""
+        return refused
+
     @property
     def columns(self) -> None:
         """A layout has no columns."""
