@@ -7,7 +7,6 @@ from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decode_json import JsonDecoder
 from edge_runtime.flow.decode_nmea import NmeaDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
-from edge_runtime.flow.decode_senml import SenmlDecoder
 from edge_runtime.flow.decode_struct import StructDecoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.spec.binding import (
@@ -57,5 +56,7 @@ def make_decoder(
     if isinstance(decode, NmeaDecode):
         return NmeaDecoder(decode, channels, files or {})
     if isinstance(decode, SenmlDecode):
+        from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
+
         return SenmlDecoder(decode, channels)
     return PatternDecoder(decode, channels, files or {})

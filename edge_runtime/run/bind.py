@@ -184,9 +184,10 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     number = 0
     framer = make_framing(line.framing, line.decode.encoding)
     for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format not in _BYTES), 1):
-        missing = binding.absent(payload.frame)
+        absent_fields = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns):
+            missing = [one for one in absent_fields if not _is_told(one, sample.rejection)]
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
             for words in _text(number, payload, sample, missing):
                 _say(words)
@@ -196,6 +197,11 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     _say(f"{number} payloads: {', '.join(told) or 'nothing to judge'}")
     is_good = outcomes["accepted"] and not any(what.startswith("refused") for what in outcomes)
     return 0 if is_good else _REFUSED
+
+
+def _is_told(clause: str, rejection: Rejection | None) -> bool:
+    """Whether the refusal itself names the absent field."""
+    return rejection is not None and clause.partition(": ")[2].partition(";")[0] in rejection.found
 
 
 def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str]) -> dict[str, Any]:

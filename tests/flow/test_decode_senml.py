@@ -163,6 +163,16 @@ def test_a_pack_without_any_bound_name_is_told_with_the_nearest() -> None:
     assert isinstance(decoder("t").decode(b'\xef\xbb\xbf[{"n":"t","v":1}]'), Reading)
 
 
+def test_a_missing_channel_is_told_with_the_names_of_its_pack() -> None:
+    one = decoder("urn:x:temp", "urn:x:h")
+    missing = Rejection("missing", "channel urn:x:temp", "no value", "a number", "check the sensor")
+    frame = b'[{"bn":"urn:x:","n":"temperature","v":1},{"n":"h","v":2}]'
+    found = one.explain_missing(frame, missing)
+    assert found.found == "no record 'urn:x:temp' in the pack"
+    assert "nearest: 'urn:x:temperature'" in found.todo
+    assert one.explain_missing(frame, missing._replace(subject="channel urn:x:h")).found == "no value"
+
+
 def test_a_binding_that_no_pack_can_serve_is_refused() -> None:
     for keys in ({"read": "list"}, {"read": "numeric_text"}, {"vocabulary": "ucum"}, {"unit_field": "unit"}):
         with pytest.raises(ConfigurationError):

@@ -70,7 +70,11 @@ def test_a_field_that_is_not_there_is_named_with_the_nearest(bind: Bind) -> None
     code, (sample,), text = bind(b'{"T": 68, "rh": null, "BME280": {"P": 990}}')
     assert code == 65
     assert sample["refused"]["reason"] == "missing"
-    assert "channel 'air_temperature': no field 't'; nearest: 'T'" in text
+    assert (
+        "found no field 't' in the object; expected a number in [degF]; correct channels.air_temperature.field" in text
+    )
+    assert "nearest: 'T'" in text
+    assert "channel 'air_temperature'" not in text
     assert "channel 'relative_humidity': field 'rh' is null" in text
     assert "channel 'station_pressure': no field 'p'; nearest: '/BME280/P'" in sample["absent"]
     assert sample["channels"]["relative_humidity"]["sent"] is None
