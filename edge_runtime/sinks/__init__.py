@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from edge_runtime.flow.encode_flat import MEASUREMENT
 from edge_runtime.sinks.jsonl_file import JsonLinesSink
 from edge_runtime.sinks.port import Sink
 from edge_runtime.sinks.standard_output import StandardOutputSink
@@ -28,6 +29,7 @@ def make_sink(spec: StandardOutput | JsonLinesFile, folder: Path, *, mono_ns: Ca
                 folder / spec.path,
                 spec.full_name,
                 sync=spec.sync,
-                id_key=keys.get("/id"),
+                id_key=keys.get("/id") if spec.encoding == "json" else None,
                 mono_ns=mono_ns,
+                begin=f"{MEASUREMENT},".encode() if spec.encoding == "influx" else b"{",
             )

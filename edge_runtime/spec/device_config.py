@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 
 from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
 from edge_runtime.spec.framing import Framing, LinesFraming
-from edge_runtime.spec.sink import Sink
+from edge_runtime.spec.sink import Publish, Sink
 from edge_runtime.spec.source import SerialSource, Source, StandardInput
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
@@ -73,6 +73,7 @@ class LineConfig(BaseModel):
         " machine's clock is synchronised: after an outage a backlog comes at full speed, and a broker may keep a"
         " message for years. Without a synchronised clock no age can be judged, and answers are flagged clock_unsynced.",
     )
+    publish: Publish = Field(default=Publish(), description="Which answers are told.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
 

@@ -34,7 +34,7 @@ def keys(schema: dict, name: str) -> set[str]:
         *("LineConfig", "SerialSource", "SerialMatch", "ReplaySource", "CsvDecode", "JsonDecode", "SenmlDecode"),
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
-        *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "JournalConfig", "DeadLetters"),
+        *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "Publish", "JournalConfig", "DeadLetters"),
     ],
 )
 def test_every_key_is_in_the_documentation(name: str) -> None:
