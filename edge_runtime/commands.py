@@ -162,6 +162,18 @@ COMMANDS: Final = (
         (_CONFIG, _JSON),
     ),
     Command(
+        "bind",
+        "tell what a line makes of captured payloads: each channel's number with its units, or why it is refused",
+        "edge-runtime bind --dry-run --config device.toml --line roof captured.jsonl",
+        "edge_runtime.run.bind",
+        (
+            Flag("PAYLOADS", "one a line, or from mosquitto_sub -F '%%j'; '-' or none: standard input", optional=True),
+            Flag("--dry-run", "required: no source is opened, no model runs, nothing is written"),
+            _SERVED,
+            _LINE,
+        ),
+    ),
+    Command(
         "init",
         "draft a contract.toml from a model and data, with a TODO for what only its author knows",
         "edge-runtime init model.onnx --data data.npz",

@@ -7,7 +7,7 @@ from edge_runtime.flow.field_value import packed, row_list
 from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode, Read
 from edge_runtime.spec.reading import Gridded, Reading, Rejection, Value
 
 Row = Any
@@ -18,6 +18,8 @@ Getter = Callable[[Row], Any]
 
 Assemble = Callable[[Row], Reading | Rejection]
 
+_SINGLE: frozenset[Read] = frozenset({"number", "numeric_text"})
+
 Scalar = str | float | int | bool | None
 
 
@@ -27,6 +29,8 @@ class Conversions(NamedTuple):
     ``number`` gives a float, ``None`` for missing, or raises ValueError; ``text`` gives a text without blanks around
     it, ``None`` for absent or not a text; ``carried`` gives what passes through. ``place`` is what a person calls it.
     ``word`` gives a category's word, a base64 text or a file's name, ``None`` for missing, or raises ValueError;
+    ``numeric_text`` gives the number that a text holds, ``None`` for missing, or raises ValueError, where the format tells
+    numbers from texts;
     ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers;
     ``hint`` says what to do about a raw field that is not what was expected, in words.
     """
@@ -38,6 +42,7 @@ class Conversions(NamedTuple):
     number_expected: str
     word: Callable[[Any], str | None]
     columns_of: Callable[[str, int], Getter] | None = None
+    numeric_text: Callable[[Any], float | None] | None = None
     array: Callable[[Any], Value] = row_list
     hint: Callable[[Any, str], str] = lambda _raw, _expected: ""
 
@@ -46,6 +51,7 @@ class _Part(NamedTuple):
     """One field that makes a channel's value, or its grid: how to get, read and show it, and what it should be.
 
     A file says itself what is wrong with it, and is never read again to find that out: it may be another by then.
+    ``written`` is set for a single number.
     """
 
     field: str
@@ -54,6 +60,7 @@ class _Part(NamedTuple):
     expected: str
     shown: Callable[[Any], str] = quote
     is_file: bool = False
+    written: Read | None = None
 
 
 def bound_fields(decode: Decode, channels: Mapping[str, ChannelBinding]) -> dict[str, str]:
@@ -86,8 +93,11 @@ def make_assemble(
     """Resolve every field once; the result takes one row, in the order status, values, time, stream, units, carry."""
     number, text, carried = conversions.number, conversions.text, conversions.carried
     getters = [getter_of(binding.field) for binding in channels.values()]
-    are_numbers = all(binding.read == "number" for binding in channels.values())  # as most are: one tight loop
+    # Plain numbers, as most are: one tight loop. Other single numbers have one a little less tight.
+    are_numbers = all(binding.read == "number" and not binding.missing_values for binding in channels.values())
+    are_single = all(binding.read in _SINGLE for binding in channels.values())
     parts = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
+    singles = [(part.get, part.read) for part, _ in parts]
     read_units = _make_units(channels, getter_of, text)
     made = (_make_status(decode, getter_of, conversions), _make_unit_check(channels, getter_of, text))
     checks = [check for check in made if check is not None]
@@ -103,7 +113,11 @@ def make_assemble(
                 return refused
         try:
             values = tuple(
-                [number(get(row)) for get in getters] if are_numbers else [_read(row, *one) for one in parts]
+                [number(get(row)) for get in getters]
+                if are_numbers
+                else [read(get(row)) for get, read in singles]
+                if are_single
+                else [_read(row, *one) for one in parts]
             )
         except FileRefused as error:
             return Rejection(error.reason, error.subject, error.found, error.expected, error.todo)
@@ -151,7 +165,27 @@ def _parts(
         expected = f"{conversions.number_expected} in each of {binding.count} columns"
         cells = conversions.columns_of(field, binding.count)
         return _Part(field, cells, _cells(conversions.number), expected, lambda raw: quote(",".join(raw))), grid
-    return _Part(field, get, conversions.number, conversions.number_expected), grid
+    return _single(binding, get, conversions), grid
+
+
+def _single(binding: ChannelBinding, get: Getter, conversions: Conversions) -> _Part:
+    number, expected = conversions.number, conversions.number_expected
+    if binding.read == "numeric_text" and conversions.numeric_text is not None:
+        number, expected = conversions.numeric_text, "a number written as text"
+    return _Part(binding.field, get, _without(binding.missing_values, number), expected, written=binding.read)
+
+
+def _without(missing: Sequence[float], number: Callable[[Any], float | None]) -> Callable[[Any], float | None]:
+    """Read as ``number`` does, but nothing where it reads one of ``missing``."""
+    if not missing:
+        return number
+    nothing = frozenset(missing)
+
+    def read(raw: Any) -> float | None:
+        value = number(raw)
+        return None if value in nothing else value
+
+    return read
 
 
 def _cells(number: Callable[[Any], float | None]) -> Callable[[Sequence[Any]], list[float] | None]:
@@ -179,7 +213,24 @@ def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], convers
     part = refused[0]
     raw = part.get(row)
     subject = f"{conversions.place} {part.field!r}"
+    if part.written == "numeric_text" and type(raw) in {int, float}:
+        return Rejection(
+            "type_changed", subject, f"the number {quote(raw)}", part.expected,
+            'if the sender now writes numbers as such, leave read = "numeric_text" out',
+        )  # fmt: skip
+    if part.written == "number" and _holds_number(raw, conversions):
+        return Rejection(
+            "type_changed", subject, f"{quote(raw)}, a number written as text", part.expected,
+            'if the sender now writes numbers as texts, set read = "numeric_text"',
+        )  # fmt: skip
     return Rejection("not_a_number", subject, part.shown(raw), part.expected, conversions.hint(raw, part.expected))
+
+
+def _holds_number(raw: Any, conversions: Conversions) -> bool:
+    try:
+        return type(raw) is str and conversions.numeric_text is not None and conversions.numeric_text(raw) is not None
+    except ValueError:
+        return False
 
 
 def _is_readable(row: Row, part: _Part, grid: _Part | None) -> bool:

@@ -72,6 +72,7 @@ class Contract:
         "_is_plain",
         "_remembered",
         "_rules",
+        "_unit_maps",
         "_vocabularies",
         "conversions",
     )
@@ -87,11 +88,15 @@ class Contract:
         self._corrections = tuple(
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
         )
+        self._unit_maps = tuple(binding.unit_map for binding in bound)
         # Numbers that must all be there, as most contracts have: one tight loop.
         self._is_plain = all(
             channel.form == "number" and not channel.shape and channel.when_missing == "refuse" for channel in channels
         )
         self._rules = tuple(self._static_rule(index, binding) for index, binding in enumerate(bound))
+        for index, binding in enumerate(bound):
+            for unit in (binding.unit_map or {}).values():
+                self._configured_rule(index, unit, "unit_map")
         self._remembered: dict[tuple[str | None, ...], tuple[_Rule | Rejection, ...]] = {}
         self.conversions = tuple(
             conversion_words(channel, binding, _words(channel, binding, rule), grid)
@@ -123,6 +128,17 @@ class Contract:
                     return self._refused(len(values), value, rule)
             values.append(y)
         return Judged(tuple(values), flags)
+
+    def conversions_of(self, units: tuple[str | None, ...] | None) -> tuple[tuple[str, float, float] | None, ...]:
+        """Per channel the unit (UCUM) its number comes in, and ``a`` and ``b`` of ``y = a*x + b``, the correction within.
+
+        ``units`` are a reading's; None where there is no unit, or one that does not convert.
+        """
+        rules = self._rules if units is None else self._rules_of(units)
+        return tuple(
+            None if isinstance(rule, Rejection) or channel.form != "number" else (rule.declared, rule.a, rule.b)
+            for rule, channel in zip(rules, self._channels, strict=True)
+        )
 
     def _judge_any(
         self, given: Sequence[Value], rules: Sequence[_Rule | Rejection], stream: Stream | None, time_ns: int
@@ -185,12 +201,15 @@ class Contract:
             return _Rule(1.0, 0.0, -inf, inf, -inf, inf, -inf, inf, 0, "1")
         if binding.unit is None:
             return self._undeclared(index)
+        return self._configured_rule(index, binding.unit, "unit")
+
+    def _configured_rule(self, index: int, unit: str, key: str) -> _Rule:
         try:
-            return self._rule(index, binding.unit)
+            return self._rule(index, unit)
         except (UnitUnknown, UnitMismatch) as error:
             channel = self._channels[index]
             raise ConfigurationError(
-                subject=f"channel {channel.name}, unit", found=repr(binding.unit),
+                subject=f"channel {channel.name}, {key}", found=repr(unit),
                 expected=f"a unit that converts to {channel.unit}", todo=str(error),
             ) from error  # fmt: skip
 
@@ -230,9 +249,15 @@ class Contract:
         channel = self._channels[index]
         if channel.form != "number":
             return self._rules[index]
+        meanings = self._unit_maps[index]
+        if meanings is not None and text not in meanings:
+            return Rejection(
+                "unknown_unit", f"channel {channel.name}", f"unit {text[:40]!r}", f"{' or '.join(map(repr, meanings))}",
+                f"say what it means in channels.{channel.name}.unit_map",
+            )  # fmt: skip
         rule: _Rule | Rejection
         try:
-            rule = self._rule(index, text)
+            rule = self._rule(index, text if meanings is None else meanings[text])
         except UnitUnknown as error:
             rule = Rejection(
                 "unknown_unit", f"channel {channel.name}", f"unit {text[:40]!r}", f"a known unit of {channel.unit}'s kind",

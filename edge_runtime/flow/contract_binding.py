@@ -13,7 +13,7 @@ def suiting_reads(channel: Channel) -> tuple[Read, ...]:
     """The ways of ``read`` that can give this channel's value, the plainest first."""
     if channel.shape:
         return _ARRAY
-    return ("text",) if channel.form == "category" else ("number",)
+    return ("text",) if channel.form == "category" else ("number", "numeric_text")
 
 
 def check_read(channel: Channel, binding: ChannelBinding) -> None:
@@ -35,7 +35,7 @@ def check_read(channel: Channel, binding: ChannelBinding) -> None:
     if binding.grid_field is not None and not channel.grid:
         _unfit(channel, "grid_field", repr(binding.grid_field), "none, as its contract has no grid", "leave it out")
     if channel.form != "number":
-        for key in ("unit", "correction"):
+        for key in ("unit", "unit_map", "correction"):
             if getattr(binding, key) is not None:
                 _unfit(channel, key, "one", f"none, as it is {what}", f"leave {key} out")
 

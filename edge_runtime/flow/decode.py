@@ -1,4 +1,4 @@
-"""One frame of bytes -> one Reading, or why it is none; it converts no unit and judges no value."""
+"""One frame of bytes -> its Reading or several, or why it is none; it converts no unit and judges no value."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,14 +9,22 @@ from edge_runtime.flow.decode_nmea import NmeaDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
 from edge_runtime.flow.decode_struct import StructDecoder
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode, NmeaDecode, StructDecode
-from edge_runtime.spec.reading import Reading, Rejection
+from edge_runtime.spec.binding import (
+    ChannelBinding,
+    CsvDecode,
+    Decode,
+    JsonDecode,
+    NmeaDecode,
+    SenmlDecode,
+    StructDecode,
+)
+from edge_runtime.spec.reading import Pack, Reading, Rejection
 
 
 class Decoder(Protocol):
     """Reads frames of one format; only a CSV header is remembered from one frame to the next."""
 
-    def decode(self, frame: bytes) -> Reading | Rejection | None:
+    def decode(self, frame: bytes) -> Reading | Rejection | Pack | None:
         """Read one frame without its end; ``None`` is no sample (header, comment, blank). It never raises."""
 
     @property
@@ -47,4 +55,8 @@ def make_decoder(
         return StructDecoder(decode, channels, files or {})
     if isinstance(decode, NmeaDecode):
         return NmeaDecoder(decode, channels, files or {})
+    if isinstance(decode, SenmlDecode):
+        from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
+
+        return SenmlDecoder(decode, channels)
     return PatternDecoder(decode, channels, files or {})

@@ -40,6 +40,11 @@ class CsvDecoder:
                     subject=f"channel {name!r}, read", found=f"{binding.read!r}", expected="no list and no grid in csv",
                     todo="read = 'columns' with count, or let the sender write JSON",
                 )  # fmt: skip
+            if binding.read == "numeric_text":
+                raise ConfigurationError(
+                    subject=f"channel {name!r}, read", found="'numeric_text'", expected="'number' in csv",
+                    todo="leave it out: every cell is a text",
+                )  # fmt: skip
         self._number = make_number(decode.missing, decode.decimal)
         self._columns: tuple[str, ...] | None = None
         self._count = 0

@@ -1,8 +1,8 @@
-"""One line that is one JSON object -> one Reading; it takes no text for a number and no truth value either."""
+"""One line that is one JSON object -> one Reading; it takes no text for a number unasked, and no truth value ever."""
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf, isfinite
 from operator import methodcaller
@@ -19,6 +19,8 @@ from edge_runtime.spec.reading import Reading, Rejection
 _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_INTEGER_BITS = 64
 _ESCAPE = re.compile(r"~(?![01])")
+_NUMERIC = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONGEST_NUMERIC = 64
 _MOST_NAMES = 64
 _AS_BYTES = "check decode.format, the baud rate and who else writes on the line; `edge-runtime record` shows its bytes"
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -39,8 +41,10 @@ class JsonDecoder:
                     todo="only csv has columns",
                 )  # fmt: skip
         self._fields = {f"channel {name}": binding.field for name, binding in channels.items()}
-        conversions = Conversions("field", _number, _text, _carried, "a JSON number", _word, hint=_hint)
-        self._assemble = make_assemble(decode, channels, _getter_of, conversions, files)
+        conversions = Conversions(
+            "field", _number, _text, _carried, "a JSON number", _word, numeric_text=_numeric_text, hint=_hint
+        )
+        self._assemble = make_assemble(decode, channels, getter_of, conversions, files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
         """Read one object; ``None`` for a blank line."""
@@ -61,14 +65,9 @@ class JsonDecoder:
         """A field that the object does not have is most likely a name mistyped in the device file: say what it does have."""
         text = frame.decode(self._encoding).removeprefix(_BYTE_ORDER_MARK)
         row, field = from_json(text, cache_strings="none"), self._fields[refused.subject]
-        if _has(row, field):
+        if has(row, field):
             return refused
-        names = list(_names(row))
-        wanted = field.rpartition("/")[2].casefold()
-        # The same name elsewhere in the object comes before names that are only spelled alike.
-        same = [name for name in names if name.rpartition("/")[2].casefold() == wanted]
-        near = f"nearest: {quote_names(same[:3])}" if same else nearest(field, names)
-        near = near or f"it has {quote_names(names) or 'none'}"
+        near = like(field, list(names_in(row)))
         key = f"channels.{refused.subject.removeprefix('channel ')}.field"
         return refused._replace(
             found=f"no field {quote(field)} in the object",
@@ -93,6 +92,15 @@ class JsonDecoder:
         return self._assemble(row) if type(row) is dict else _no_object(frame)
 
 
+def like(field: str, names: Sequence[str]) -> str:
+    """Say which of ``names`` is perhaps meant by ``field``, or what there is."""
+    wanted = field.rpartition("/")[2].casefold()
+    # The same name elsewhere in the object comes before names that are only spelled alike.
+    same = [name for name in names if name.rpartition("/")[2].casefold() == wanted]
+    near = f"nearest: {quote_names(same[:3])}" if same else nearest(field, names)
+    return near or f"it has {quote_names(names) or 'none'}"
+
+
 def _no_object(frame: bytes) -> Rejection:
     todo = "let the sender write each sample as an object on a line of its own; check decode.format where it is no JSON"
     return Rejection("bad_json", "line", quote(frame), "one JSON object in braces", todo)
@@ -104,7 +112,7 @@ def _path(field: str) -> list[tuple[str, int | None]]:
     return [(token, int(token) if _INDEX.fullmatch(token) else None) for token in tokens]
 
 
-def _has(row: Row, field: str) -> bool:
+def has(row: Row, field: str) -> bool:
     """Whether a key or pointer leads to anything, be it null."""
     node = row
     for token, index in _path(field) if field.startswith("/") else [(field, None)]:
@@ -117,7 +125,7 @@ def _has(row: Row, field: str) -> bool:
     return True
 
 
-def _names(row: Row) -> Iterator[str]:
+def names_in(row: Row) -> Iterator[str]:
     """What a binding could name in an object: its keys, and pointers to what is deeper; the first few, outermost first."""
     nodes = deque([("", row)])
     found = 0
@@ -141,19 +149,10 @@ def _hint(raw: object, expected: str) -> str:
         return 'name one of its elements by a pointer, e.g. field = "/reading/0"'
     if raw is None:
         return f"bind the field that holds {expected}"
-    if type(raw) is str and _is_number(raw):
-        return "set the sender to write the number without quotes"
     return "bind another field, or have the sender write null where it has no value"
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _getter_of(field: str) -> Getter:
+def getter_of(field: str) -> Getter:
     """Resolve a top-level key or, beginning with "/", a JSON Pointer (RFC 6901). What is not there is ``None``."""
     if not field.startswith("/"):
         return methodcaller("get", field)
@@ -193,6 +192,15 @@ def _number(raw: object) -> float | None:
             return inf if raw > 0 else -inf
     if raw is None:
         return None
+    raise ValueError
+
+
+def _numeric_text(raw: object) -> float | None:
+    """Read what float() would, without its nan, infinity, underscores and digits of other scripts."""
+    if raw is None:
+        return None
+    if type(raw) is str and len(raw) <= _LONGEST_NUMERIC and _NUMERIC.fullmatch(raw.strip()):
+        return float(raw)
     raise ValueError
 
 

@@ -75,7 +75,7 @@ class PatternDecoder:
             if binding.read not in _KINDS or binding.grid_field is not None:
                 raise ConfigurationError(
                     subject=f"channel {name!r}, read", found=repr(binding.read), expected="'number', 'text', 'base64' or 'file'",
-                    todo="a pattern has no lists and no grids",
+                    todo="a pattern has no lists and no grids, and its numbers are texts already",
                 )  # fmt: skip
             if kind not in _KINDS[binding.read]:
                 wanted = "number" if binding.read == "number" else "word"

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.flow.encode_flat import check_names, influx_line, thingsboard_line
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.result import Answer, flag_names
@@ -31,14 +32,18 @@ def make_encoder(sink: Sink, run_id: str, outputs: Sequence[Output], carry: Sequ
         {"time":"2025-01-28T23:00:00Z","stream":"","seq":0,"id":"...",
          "low":{"value":-1.25,"unit":"Cel","frost":true},"flags":["converted"],"run":"..."}
 
-    with ``stuck`` (channels), ``age_s`` and ``carry`` before ``run`` where there are any. A value is written so that it
+    in JSON, with ``stuck`` (channels), ``age_s`` and ``carry`` before ``run`` where there are any. A value is written so that it
     reads back as the same float64; a carried NaN or infinity becomes null. The function raises ValueError for an
     output that is not finite: the line refuses those before.
 
     Raises:
-        ConfigurationError: a pointer of ``sink.map`` can match no answer.
+        ConfigurationError: a pointer of ``sink.map`` can match no answer; two parts of an answer have one flat name.
 
     """
+    if sink.encoding != "json":
+        check_names(outputs)
+        write = influx_line if sink.encoding == "influx" else thingsboard_line
+        return lambda answer: write(answer, run_id)
     if sink.map is None:
         return _shape_encoder(run_id)
     return _map_encoder(run_id, sink.map, _known_pointers(outputs, carry))

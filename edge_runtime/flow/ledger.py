@@ -8,13 +8,14 @@ from typing import Any
 class Ledger:
     """Samples: received = accepted + rejected + duplicate + dropped + pending.
 
-    Answers: due = published + refused + dropped + pending. Rejected, refused and dropped are counted by reason;
+    Answers: due = published + refused + suppressed + dropped + pending. Rejected, refused, suppressed and dropped are
+    counted by reason; suppressed are those that device.toml asks not to tell, which is no loss as a dropped one is;
     pending is counted by whoever holds the pending ones, never derived from the others: that is what makes the
     sums a check.
     """
 
     __slots__ = ("accepted", "answers_dropped", "due", "duplicate", "published", "received", "refused", "rejected",
-                 "samples_dropped")  # fmt: skip
+                 "samples_dropped", "suppressed")  # fmt: skip
 
     def __init__(self) -> None:
         self.received = self.accepted = self.duplicate = 0
@@ -22,12 +23,13 @@ class Ledger:
         self.rejected: Counter[str] = Counter()
         self.samples_dropped: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.suppressed: Counter[str] = Counter()
         self.answers_dropped: Counter[str] = Counter()
 
     def adds_up(self, *, pending_samples: int, pending_answers: int) -> bool:
         """Whether both sums hold with what is pending right now."""
         samples = self.accepted + self.rejected.total() + self.duplicate + self.samples_dropped.total()
-        answers = self.published + self.refused.total() + self.answers_dropped.total()
+        answers = self.published + self.refused.total() + self.suppressed.total() + self.answers_dropped.total()
         return self.received == samples + pending_samples and self.due == answers + pending_answers
 
     def as_dict(self) -> dict[str, Any]:
@@ -44,6 +46,7 @@ class Ledger:
                 "due": self.due,
                 "published": self.published,
                 "refused": _sorted(self.refused),
+                "suppressed": _sorted(self.suppressed),
                 "dropped": _sorted(self.answers_dropped),
             },
         }
@@ -56,6 +59,7 @@ class Ledger:
         self.samples_dropped = Counter(samples["dropped"])
         self.due, self.published = answers["due"], answers["published"]
         self.refused = Counter(answers["refused"])
+        self.suppressed = Counter(answers.get("suppressed", {}))  # a journal of an earlier release has none
         self.answers_dropped = Counter(answers["dropped"])
 
 

@@ -15,7 +15,7 @@ from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
-from edge_runtime.spec.reading import Damaged, Reading, Rejection
+from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
@@ -143,11 +143,12 @@ class Line:
             self._reject(frame.rejection, stream, frame.raw)
             return
         item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
-        if item is None:
-            return
         if type(item) is Reading:
             self.offer(item._replace(stream=stream) if stream else item, arrival_ns, mono_ns, frame)
-        else:
+        elif type(item) is Pack:
+            for reading in item.at(arrival_ns):
+                self.offer(reading._replace(stream=stream) if stream else reading, arrival_ns, mono_ns, frame)
+        elif item is not None:
             self._reject(item, stream, frame)  # type: ignore[arg-type] # the only other type decode gives
 
     def offer(self, reading: Reading, arrival_ns: int, mono_ns: int | None = None, raw: bytes = b"") -> None:

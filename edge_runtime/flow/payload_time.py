@@ -9,7 +9,7 @@ from edge_runtime.flow.quoting import quote
 from edge_runtime.spec.binding import DecimalMark, TimeField
 from edge_runtime.spec.reading import Rejection
 
-TimeReader = Callable[[object], int | Rejection]
+TimeReader = Callable[[object], int | Rejection | None]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DIGITS = {"unix_s": 9, "unix_ms": 6, "unix_us": 3, "unix_ns": 0}
@@ -18,24 +18,40 @@ _BELOW_MICROSECONDS = re.compile(r"[T ][0-9:]++[.,][0-9]{6}([0-9]{1,3})")
 _DATE_AND_TIME = re.compile(r"[-0-9W]{8,10}[T ][0-9]")
 _LONGEST_TIME = 64
 _EARLIEST_NS, _LATEST_NS = -(1 << 63), (1 << 63) - 1  # what 64 bits of a journal hold
-_OUTSIDE = "a time between 1677-09-21 and 2262-04-11"
 
 
 def make_time_reader(time: TimeField, decimal: DecimalMark) -> TimeReader:
     """Give a reader of one time as the payload holds it: a text, a number, or ``None`` where it is absent.
 
-    The reader never raises; what it cannot read is a Rejection ``bad_time``. Digits beyond the nanosecond are cut off.
+    The reader never raises; what it cannot read is a Rejection ``bad_time``, or with ``when_bad = "arrival"`` None, no
+    time of its own. Digits beyond the nanosecond are cut off.
     """
+    read_time = _make_reader(time, decimal)
+    if time.when_bad == "refuse":
+        return read_time
+
+    def read_or_arrival(value: object) -> int | None:
+        time_ns = read_time(value)
+        return time_ns if type(time_ns) is int else None
+
+    return read_or_arrival
+
+
+def _make_reader(time: TimeField, decimal: DecimalMark) -> Callable[[object], int | Rejection]:
+    earliest_ns, outside = _EARLIEST_NS, "a time between 1677-09-21 and 2262-04-11"
+    if time.not_before is not None:
+        earliest_ns = _unix_ns(dt.datetime.combine(time.not_before, dt.time(), dt.UTC))
+        outside = f"a time between {time.not_before} and 2262-04-11"
     subject = f"time field {time.field!r}"
     if time.format in _DIGITS:
         read = _make_unix(time.format, decimal)
-        expected = f"a number of {time.format}, {_OUTSIDE}"
+        expected = f"a number of {time.format}, {outside}"
     elif time.format == "iso8601":
         read = _make_iso(time.utc_offset_minutes)
-        expected = f"an ISO 8601 date and time, {_OUTSIDE}"
+        expected = f"an ISO 8601 date and time, {outside}"
     else:
         read = _make_pattern(time.format, time.utc_offset_minutes)
-        expected = f"a time written as {time.format!r}, {_OUTSIDE}"
+        expected = f"a time written as {time.format!r}, {outside}"
 
     def read_time(value: object) -> int | Rejection:
         try:
@@ -46,9 +62,11 @@ def make_time_reader(time: TimeField, decimal: DecimalMark) -> TimeReader:
             )
         except (ValueError, OverflowError):
             return Rejection("bad_time", subject, "nothing" if value is None else quote(value), expected)
-        if _EARLIEST_NS <= time_ns <= _LATEST_NS:
+        if earliest_ns <= time_ns <= _LATEST_NS:
             return time_ns
-        return Rejection("bad_time", subject, quote(value), expected)
+        is_early = time.not_before is not None and time_ns < earliest_ns
+        todo = "the device does not know the time yet: let it ask for it" if is_early else ""
+        return Rejection("bad_time", subject, quote(value), expected, todo)
 
     return read_time
 

@@ -13,6 +13,7 @@ from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.printable import printable_share
+from edge_runtime.flow.publish import make_suppress
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.boot import ReadyModel
 from edge_runtime.run.file_channels import file_channels
@@ -82,7 +83,7 @@ class Lane:
             name=config.name,
             model=ready.model,
             contract=Contract(channels, bound),
-            framing=MessageFramer(config.framing.max_bytes, is_text=config.decode.format != "struct")
+            framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if isinstance(config.source, MqttSource)
             else make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
@@ -91,6 +92,7 @@ class Lane:
         self._judge_by_clock()
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
+        self._suppress = make_suppress(config.publish, manifest.outputs)
         self._outbox = Outbox(self._sinks)
         self._outbox_bytes = config.journal.max_bytes
         self._dead = DeadLetters(
@@ -315,8 +317,12 @@ class Lane:
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)
         for answer in answers:
-            self._outbox.add(Entry(answer.id, tuple([encode(answer) for encode in self._encoders])))
             self._last_answer_ns = answer.time_ns
+            why = self._suppress(answer) if self._suppress is not None else None
+            if why is not None:
+                self.line.ledger.suppressed[why] += 1
+                continue
+            self._outbox.add(Entry(answer.id, tuple([encode(answer) for encode in self._encoders])))
         refused = self.line.take_refused()
         for one in refused:
             self.first_refusals.setdefault(one.rejection.reason, one.rejection)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from edge_runtime.flow.encode_flat import MEASUREMENT
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.sinks.jsonl_file import JsonLinesSink
 from edge_runtime.sinks.mqtt_topic import MqttTopicSink
@@ -34,8 +35,9 @@ def make_sink(spec: SinkSpec, folder: Path, *, mono_ns: Callable[[], int], link:
                 folder / spec.path,
                 spec.full_name,
                 sync=spec.sync,
-                id_key=keys.get("/id"),
+                id_key=keys.get("/id") if spec.encoding == "json" else None,
                 mono_ns=mono_ns,
+                begin=f"{MEASUREMENT},".encode() if spec.encoding == "influx" else b"{",
             )
         case MqttTopic():
             if link is None:

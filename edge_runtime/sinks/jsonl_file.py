@@ -1,4 +1,4 @@
-"""Answers appended to a file of JSON lines, whole lines only; it holds nothing back and never rewrites a line."""
+"""Answers appended to a file of lines, whole lines only; it holds nothing back and never rewrites a line."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ Sync = Literal["interval", "each", "never"]
 class JsonLinesSink:
     """One file, locked against a second writer.
 
+    ``begin`` is what each line begins with: what does not is another program's, and is never cut off.
     ``id_key`` is the key under which an answer's id stands in a line, None if the lines do not carry it: then lines
     are counted instead, which is as good since lines are written in the order of the pending ids.
     A file that was renamed or removed under us (a log rotation) is begun anew at the next batch.
@@ -30,11 +31,14 @@ class JsonLinesSink:
 
     in_flight = 0
 
-    def __init__(self, path: Path, name: str, *, sync: Sync, id_key: str | None, mono_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, path: Path, name: str, *, sync: Sync, id_key: str | None, mono_ns: Callable[[], int], begin: bytes = b"{"
+    ) -> None:
         self._path = path
         self._name = name
         self._sync = sync
         self._id_key = id_key
+        self._begin = begin
         self._mono_ns = mono_ns
         self._synced_ns: int | None = None
         self._owed = False
@@ -151,10 +155,10 @@ class JsonLinesSink:
         if start == end:
             return
         torn = _read_from(file, start, min(end, start + 20))
-        if not torn.startswith(b"{"):
+        if not torn.startswith(self._begin) and not self._begin.startswith(torn):
             raise ConfigurationError(
                 subject=f"sink {self._name}", found=f"{self._path}, whose last line begins with {torn!r}",
-                expected="a file of JSON lines, or none yet", todo="correct the sink's path",
+                expected=f"a file of lines that begin with {self._begin.decode()!r}, or none yet", todo="correct the sink's path",
             )  # fmt: skip
         os.ftruncate(file, start)
         self._status = f"{end - start} bytes of an unfinished line were cut off."

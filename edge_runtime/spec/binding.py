@@ -4,7 +4,7 @@ import datetime as dt
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
 from edge_runtime.spec.units import Vocabulary
 
@@ -13,7 +13,7 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
-Read = Literal["number", "text", "list", "columns", "base64", "file"]
+Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file"]
 """How a channel's value is written in a payload."""
 
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
@@ -52,6 +52,16 @@ class TimeField(BaseModel):
         lt=1440,
         description="Minutes to the east of UTC that a time without a zone is in. Without this key such a time is"
         " refused as bad_time; a time that names its zone always uses its own.",
+    )
+    not_before: dt.date | None = Field(
+        default=None,
+        description="The first day (UTC) that can be true. An earlier time is bad_time: a device without a clock of its"
+        " own begins in 1970 until it is told the time.",
+    )
+    when_bad: Literal["refuse", "arrival"] = Field(
+        default="refuse",
+        description="What follows from a time that is absent, unreadable or before not_before: the sample is refused, or"
+        " its time of arrival counts.",
     )
 
     @field_validator("format")
@@ -124,14 +134,25 @@ class ChannelBinding(BaseModel):
         " its front panel. Alone: each value is converted from the unit it names. With unit: a sample that names any"
         " other is refused.",
     )
+    unit_map: Annotated[dict[FieldName, FieldName], Field(min_length=1)] | None = Field(
+        default=None,
+        description="What the texts of unit_field mean, each a unit in vocabulary: { C = 'Cel', F = '[degF]' }. Any other"
+        " text is refused as unknown_unit.",
+    )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
     read: Read = Field(
         default="number",
-        description="How the value is written: one 'number'; the 'text' of a category, such as 'red'; a 'list', which"
+        description="How the value is written: one 'number'; a 'numeric_text', which is a number that JSON holds as text,"
+        " such as '21.5'; the 'text' of a category, such as 'red'; a 'list', which"
         " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
         " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; or the name of a 'file' with them in"
         " folder: raw, .npy, or binary PGM or PPM.",
+    )
+    missing_values: tuple[FiniteFloat, ...] = Field(
+        default=(),
+        description="Numbers by which the sender means that there is no value, for example [-32768, 65535], compared as"
+        " sent, before any correction and conversion.",
     )
     count: int | None = Field(
         default=None, ge=1, le=4096, description="Of columns: how many of them, for example 256 of a spectrometer."
@@ -157,6 +178,10 @@ class ChannelBinding(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.unit_map is not None and (self.unit_field is None or self.unit is not None):
+            raise ValueError("unit_map says what the texts of unit_field mean: it belongs to unit_field without unit")
+        if self.missing_values and self.read not in {"number", "numeric_text"}:
+            raise ValueError("missing_values belongs to single numbers: read = 'number' or 'numeric_text'")
         if (self.read == "columns") != (self.count is not None):
             raise ValueError("count says how many columns: it belongs to read = 'columns', and only to it")
         if (self.read in {"base64", "file"}) != (self.dtype is not None):
@@ -371,5 +396,40 @@ class NmeaDecode(BaseModel):
         return "ascii"
 
 
-Decode = Annotated[CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode, Field(discriminator="format")]
+class SenmlDecode(BaseModel):
+    """One frame is one SenML pack (RFC 8428): names, values, units and times as it says them itself."""
+
+    model_config = _FROZEN
+
+    format: Literal["senml+json", "senml+cbor"] = Field(description="As the media type ends.")
+    stream: Literal["bn"] | None = Field(
+        default=None,
+        description="bn: each base name is a stream of its own, and a channel's field is the name behind it (n). Without"
+        " this key a field is the whole name, bn followed by n.",
+    )
+
+    @property
+    def encoding(self) -> Encoding:
+        """JSON's own."""
+        return "utf-8"
+
+    @property
+    def time(self) -> None:
+        """None of its own: a pack has its times where RFC 8428 says."""
+        return None
+
+    @property
+    def status(self) -> None:
+        """SenML has none."""
+        return None
+
+    @property
+    def carry(self) -> tuple[FieldName, ...]:
+        """Nothing passes through."""
+        return ()
+
+
+Decode = Annotated[
+    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | SenmlDecode, Field(discriminator="format")
+]
 """How one frame is read, chosen by ``format``."""

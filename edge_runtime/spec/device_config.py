@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.binding import ChannelBinding, Decode
+from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
-from edge_runtime.spec.sink import MqttTopic, Sink
+from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
@@ -74,6 +74,7 @@ class LineConfig(BaseModel):
         " machine's clock is synchronised: after an outage a backlog comes at full speed, and a broker may keep a"
         " message for years. Without a synchronised clock no age can be judged, and answers are flagged clock_unsynced.",
     )
+    publish: Publish = Field(default=Publish(), description="Which answers are told.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
 
@@ -83,12 +84,21 @@ class LineConfig(BaseModel):
         return {"kind": "lines"} | value if isinstance(value, dict) else value
 
     @model_validator(mode="after")
+    def _units_of_a_pack(self) -> Self:
+        """Write out what a SenML pack leaves no choice of: its vocabulary, and that a record names its unit."""
+        if not isinstance(self.decode, SenmlDecode):
+            return self
+        return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
+
+    @model_validator(mode="after")
     def _framing_suits(self) -> Self:
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
         is_binary = kind in BINARY_KINDS
-        if self.decode.format == "struct" and not (is_binary or isinstance(self.source, MqttSource)):
-            raise ValueError(f'decode "struct" with framing "{kind}"; binary frames need cobs, slip or packet')
+        if self.takes_bytes and not (is_binary or isinstance(self.source, MqttSource)):
+            raise ValueError(
+                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
+            )
         if (self.decode.format == "nmea") and kind != "nmea":
             raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
         if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
@@ -98,7 +108,7 @@ class LineConfig(BaseModel):
     @model_validator(mode="after")
     def _age_has_a_time(self) -> Self:
         """Refuse a limit that nothing would ever be held against."""
-        if self.max_age_s is not None and self.decode.time is None:
+        if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, SenmlDecode):
             raise ValueError("max_age_s without decode.time; a sample without a time of its own is new when it arrives")
         return self
 
@@ -119,6 +129,11 @@ class LineConfig(BaseModel):
             if self.source.stream_level is not None and self.decode.stream is not None:
                 raise ValueError("one name of the stream; source.stream_level and decode.stream both give one")
         return self
+
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether its frames are binary: no line end may be taken off them."""
+        return self.decode.format in {"struct", "senml+cbor"}
 
     @property
     def uses_broker(self) -> bool:
@@ -186,6 +201,14 @@ class DeviceConfig(BaseModel):
                 if line.framing.max_bytes > most:
                     raise ValueError(f"framing.max_bytes of line {line.name} within broker.max_packet_bytes, {most}")
         return self
+
+
+def _of_a_pack(channel: ChannelBinding) -> ChannelBinding:
+    said = channel.model_fields_set
+    written = {} if "vocabulary" in said else {"vocabulary": "senml"}
+    if not said & {"unit", "unit_field"}:
+        written["unit_field"] = "u"
+    return channel.model_copy(update=written)
 
 
 def _once(what: str, names: list[str], todo: str) -> None:

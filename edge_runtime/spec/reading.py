@@ -1,6 +1,6 @@
 """What one frame says once decoded, or why it says nothing; a reading still carries the sender's numbers and units."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 
@@ -31,15 +31,29 @@ class Reading(NamedTuple):
     carry: tuple[tuple[str, str | float | int | bool | None], ...] = ()
 
 
+class Pack(NamedTuple):
+    """Several readings that one frame held, oldest first.
+
+    Each comes with how far its time lies from its arrival, in ns, or with None where ``time_ns`` says all there is.
+    """
+
+    readings: tuple[tuple[Reading, int | None], ...]
+
+    def at(self, arrival_ns: int) -> Iterator[Reading]:
+        """The readings in order, with the times they have if the frame arrived at ``arrival_ns`` (Unix ns)."""
+        for reading, after_ns in self.readings:
+            yield reading if after_ns is None else reading._replace(time_ns=arrival_ns + after_ns)
+
+
 class Rejection(NamedTuple):
     """Why a sample or a window was refused: ``reason`` is the ledger's word, the rest is for a person.
 
-    Reasons of framing: too_long, bad_frame, bad_checksum. Reasons of decoding: bad_encoding, wrong_columns, wrong_size,
-    bad_json, no_match, missing_field, not_a_number, bad_time, bad_status; what an instrument says of itself: unstable,
-    overload, underload, not_ready, other_unit. Reasons of the contract: missing, not_finite, undeclared_unit,
-    unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead, wrong_shape, other_grid, unknown_category,
-    beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a window: gap. docs/troubleshooting.md says what to do
-    about each.
+    Reasons of framing: too_long, bad_frame, bad_checksum. Reasons of decoding: bad_encoding, wrong_columns,
+    wrong_size, bad_json, bad_senml, no_match, missing_field, not_a_number, type_changed, bad_time, bad_status; what
+    an instrument says of itself: unstable, overload, underload, not_ready, other_unit. Reasons of the contract:
+    missing, not_finite, undeclared_unit, unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead,
+    wrong_shape, other_grid, unknown_category, beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a
+    window: gap. docs/troubleshooting.md says what to do about each.
     """
 
     reason: str

@@ -1,8 +1,9 @@
 """Where a line's answers go, as written in device.toml; it opens nothing."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from edge_runtime.spec.topic import TopicName
 
@@ -16,19 +17,69 @@ FieldMap = Annotated[
         "shape, for instance temperature = '/low/value'. Without it the default shape is written.",
     ),
 ]
+AnswerEncoding = Annotated[
+    Literal["json", "influx", "thingsboard"],
+    Field(
+        description="How a line is written: json, in the default shape or by map; influx, the line protocol of InfluxDB and"
+        " Telegraf; thingsboard, the telemetry of a device."
+    ),
+]
 SinkName = Annotated[
     str | None, Field(min_length=1, description="Its name in status and messages; by default its kind and path.")
 ]
 
 
+class Publish(BaseModel):
+    """Which answers are told. The others are counted as suppressed: their samples still fill windows and states."""
+
+    model_config = _FROZEN
+
+    when: Literal["all", "on_change", "every"] = Field(
+        default="all",
+        description="all; on_change: those in which an output has left the deadband around the last one told, or a flag or"
+        " a label is another; every: one each every_s. Each stream for itself, its first answer always.",
+    )
+    deadband: dict[str, Annotated[FiniteFloat, Field(ge=0)]] = Field(
+        default={},
+        description="With on_change: how far an output may move, in its own unit, for example { low = 0.5 }; without it,"
+        " any change counts.",
+    )
+    every_s: Annotated[FiniteFloat, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="With every: seconds between two answers, by their own time. With on_change: after so long one is told"
+        " though nothing has changed.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.when == "every" and self.every_s is None:
+            raise ValueError("when = 'every' and no every_s; say how many seconds lie between two answers")
+        if self.when == "all" and self.every_s is not None:
+            raise ValueError("every_s with when = 'all'; write when = 'every' or 'on_change'")
+        if self.deadband and self.when != "on_change":
+            raise ValueError(f"deadband with when = '{self.when}'; it belongs to 'on_change'")
+        return self
+
+
+def _refuse_map(encoding: str, fields: Mapping[str, str] | None) -> None:
+    if fields is not None and encoding != "json":
+        raise ValueError(f"map with encoding = {encoding!r}; a map shapes JSON, the others have names of their own")
+
+
 class StandardOutput(BaseModel):
-    """JSON lines on standard output, for another program; a reader that waits holds the answers back, none is lost."""
+    """Lines on standard output, for another program; a reader that waits holds the answers back, none is lost."""
 
     model_config = _FROZEN
 
     kind: Literal["stdout"] = "stdout"
     name: SinkName = None
+    encoding: AnswerEncoding = "json"
     map: FieldMap = None
+
+    @model_validator(mode="after")
+    def _map_is_of_json(self) -> Self:
+        _refuse_map(self.encoding, self.map)
+        return self
 
     @property
     def full_name(self) -> str:
@@ -37,7 +88,7 @@ class StandardOutput(BaseModel):
 
 
 class JsonLinesFile(BaseModel):
-    """A file of JSON lines, appended to, whole lines only; it may be renamed away by a log rotation."""
+    """A file of lines, JSON as a rule, appended to, whole lines only; it may be renamed away by a log rotation."""
 
     model_config = _FROZEN
 
@@ -49,7 +100,13 @@ class JsonLinesFile(BaseModel):
         "A killed process loses nothing either way; a power cut loses what was not yet forced.",
     )
     name: SinkName = None
+    encoding: AnswerEncoding = "json"
     map: FieldMap = None
+
+    @model_validator(mode="after")
+    def _map_is_of_json(self) -> Self:
+        _refuse_map(self.encoding, self.map)
+        return self
 
     @property
     def full_name(self) -> str:
@@ -69,7 +126,13 @@ class MqttTopic(BaseModel):
     )
     retain: bool = Field(default=False, description="Whether the broker keeps the last answer for whoever comes later.")
     name: SinkName = None
+    encoding: AnswerEncoding = "json"
     map: FieldMap = None
+
+    @model_validator(mode="after")
+    def _map_is_of_json(self) -> Self:
+        _refuse_map(self.encoding, self.map)
+        return self
 
     @property
     def full_name(self) -> str:

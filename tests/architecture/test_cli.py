@@ -100,7 +100,7 @@ def test_handler_gets_the_arguments_and_gives_the_code(monkeypatch: pytest.Monke
     [
         (["rnu"], "`edge-runtime`: found unknown word 'rnu'; expected 'run' perhaps; see `edge-runtime --help`"),
         (["selftst"], "found unknown word 'selftst'; expected 'selftest' perhaps"),
-        (["zzz"], "found unknown word 'zzz'; expected build, bundle, config, demo,"),
+        (["zzz"], "found unknown word 'zzz'; expected bind, build, bundle, config, demo,"),
         (["help", "rnu"], "found unknown word 'rnu'; expected 'run' perhaps"),
         (["config", "shwo"], "`edge-runtime config`: found unknown word 'shwo'; expected 'show' perhaps"),
         (["run", "--confg=a"], "`edge-runtime run`: found unknown word '--confg=a'; expected '--config' perhaps"),

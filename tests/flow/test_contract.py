@@ -236,3 +236,29 @@ def test_an_integer_has_no_nan_to_pass_on(dtype):
         kinds.channel(kinds.opaque(dtype=dtype, when_missing="pass"))
     with pytest.raises(ValidationError, match="fill must be whole"):
         kinds.channel(kinds.opaque(dtype=dtype, when_missing="fill", fill=0.5))
+
+
+def test_texts_that_are_no_units_mean_what_the_binding_says():
+    one = contract(unit_field="TempUnit", unit_map={"C": "Cel", "F": "[degF]"})
+    assert judged(one, 68.0, ("F",)).values[0] == pytest.approx(20.0)
+    assert judged(one, 20.0, ("C",)) == Judged((20.0,), 0)
+    for text in ("K", "Cel", "c"):
+        found = judged(one, 20.0, (text,))
+        assert (found.reason, found.expected) == ("unknown_unit", "'C' or 'F'")
+    assert judged(one, 20.0, (None,)).reason == "undeclared_unit"
+
+
+@pytest.mark.parametrize(("unit", "says"), [("furlong", "unit_map: found 'furlong'"), ("hPa", "unit_map: found 'hPa'")])
+def test_a_meaning_that_does_not_convert_is_refused_at_boot(unit, says):
+    with pytest.raises(ConfigurationError, match=says):
+        contract(unit_field="u", unit_map={"C": "Cel", "X": unit})
+
+
+def test_the_conversion_of_a_reading_is_that_which_judges_it():
+    one = contract("[degF]", correction=Correction(a=2.0, b=1.0, date=dt.date(2026, 1, 1)))
+    [(unit, a, b)] = one.conversions_of(None)
+    assert unit == "[degF]"
+    assert a * 30.0 + b == judged(one, 30.0).values[0]
+    assert contract(unit_field="u").conversions_of((None,)) == (None,)
+    assert contract(unit_field="u").conversions_of(("hPa",)) == (None,)
+    assert contract(unit_field="u").conversions_of(("K",))[0][0] == "K"

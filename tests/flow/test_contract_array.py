@@ -185,7 +185,7 @@ def test_a_grid_where_the_contract_has_none_is_refused():
 @pytest.mark.parametrize(
     ("raw", "binding", "says"),
     [
-        (kinds.number(), {"read": "text"}, "channel a, read: found 'text'; expected 'number', as it is a number"),
+        (kinds.number(), {"read": "text"}, "channel a, read: found 'text'; expected 'number' or 'numeric_text', as it is a number"),
         (kinds.number(), {"read": "list"}, "channel a, read: found 'list'"),
         (kinds.category(), {"read": "number"}, "channel colour, read: found 'number'; expected 'text', as it is a category"),
         (kinds.category(), {"unit": "Cel"}, "channel colour, unit: found one; expected none, as it is a category"),

@@ -212,3 +212,17 @@ def test_no_bytes_raise(frames: list[bytes]) -> None:
 def test_what_is_no_number_says_which_key_would_help(cell, word):
     rejection = refused(decoder(("t", "rh"), None).decode(f"{cell},1".encode()), "not_a_number")
     assert word in rejection.todo
+
+
+def test_sentinels_and_the_texts_that_mean_nothing_stand_side_by_side() -> None:
+    csv = make_decoder(
+        CsvDecode(format="csv", columns=("t", "rh"), missing=("", "NAN")),
+        {"t": ChannelBinding(field="t", missing_values=[-7999]), "rh": ChannelBinding(field="rh")},
+    )
+    assert csv.decode(b"-7999.00,-7999") == Reading((None, -7999.0))
+    assert csv.decode(b"NAN,1") == Reading((None, 1.0))
+
+
+def test_a_cell_is_a_text_anyway() -> None:
+    with pytest.raises(ConfigurationError, match=r"'numeric_text'; expected 'number' in csv"):
+        make_decoder(CsvDecode(format="csv", columns=("t",)), {"t": ChannelBinding(field="t", read="numeric_text")})

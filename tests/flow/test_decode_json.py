@@ -113,7 +113,7 @@ def test_a_malformed_pointer_is_a_wrong_configuration() -> None:
 @pytest.mark.parametrize(
     ("raw", "found", "todo"),
     [
-        ('"12.5"', "'12.5'", "set the sender to write the number without quotes"),
+        ('"12,5"', "'12,5'", OTHER),
         ('"nan"', "'nan'", OTHER),
         ('"cold"', "'cold'", OTHER),
         ("true", "true", OTHER),
@@ -124,6 +124,57 @@ def test_a_malformed_pointer_is_a_wrong_configuration() -> None:
 def test_only_numbers_are_numbers(raw: str, found: str, todo: str) -> None:
     rejection = refused(decoder("t").decode(f'{{"t":{raw}}}'.encode()), "not_a_number")
     assert str(rejection) == f"field 't': found {found}; expected a JSON number; {todo}"
+
+
+def channel(**keys: Any) -> Decoder:
+    return make_decoder(JsonDecode(format="json"), {"t": ChannelBinding(field="t", **keys)})
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [("12.5", 12.5), (" -3 ", -3.0), ("+1e3", 1000.0), (".5", 0.5), ("7.", 7.0), ("0", 0.0), ("1e999", float("inf"))],
+)
+def test_numeric_text_is_read_where_it_is_asked_for(raw: str, value: float) -> None:
+    assert channel(read="numeric_text").decode(to_json({"t": raw})) == Reading((value,))
+
+
+@pytest.mark.parametrize(
+    "raw", ["", "N", "0012N4", "nan", "inf", "1_000", "12,5", "\u0661", "0x1f", "1 2", "9" * 65, "-"]
+)
+def test_numeric_text_takes_nothing_else(raw: str) -> None:
+    found = refused(channel(read="numeric_text").decode(to_json({"t": raw})), "not_a_number")
+    assert found.expected == "a number written as text"
+
+
+def test_null_and_nothing_are_missing_in_a_numeric_text_too() -> None:
+    assert channel(read="numeric_text").decode(b'{"t":null}') == channel().decode(b"{}") == Reading((None,))
+
+
+def test_a_number_that_became_a_text_or_no_longer_is_one_is_told_as_that() -> None:
+    """jomjol/AI-on-the-edge-device#1800: a firmware's update."""
+    found = refused(channel().decode(b'{"t":"12.5"}'), "type_changed")
+    assert str(found).startswith("field 't': found '12.5', a number written as text; expected a JSON number; if")
+    found = refused(channel(read="numeric_text").decode(b'{"t":12.5}'), "type_changed")
+    assert str(found).startswith("field 't': found the number 12.5; expected a number written as text; if the sender")
+    refused(channel(missing_values=[1]).decode(b'{"t":"12.5"}'), "type_changed")
+    refused(channel(read="numeric_text").decode(b'{"t":true}'), "not_a_number")
+
+
+def test_sentinels_are_no_values() -> None:
+    """Koenkk/zigbee2mqtt#25547: 0x8000 and 0xffff as if they were measured."""
+    mixed = make_decoder(
+        JsonDecode(format="json"),
+        {
+            "t": ChannelBinding(field="t", missing_values=[-32768, 65535, -327.68]),
+            "u": ChannelBinding(field="u", read="numeric_text", missing_values=[127]),
+            "v": ChannelBinding(field="v"),
+        },
+    )
+    assert mixed.decode(b'{"t":-32768,"u":"127.0","v":-32768}') == Reading((None, None, -32768.0))
+    assert mixed.decode(b'{"t":65535.0,"u":"126","v":65535}') == Reading((None, 126.0, 65535.0))
+    assert mixed.decode(b'{"t":-327.68,"u":null,"v":1}') == Reading((None, None, 1.0))
+    assert mixed.decode(b'{"t":65534,"u":"0","v":0}') == Reading((65534.0, 0.0, 0.0))
+    refused(mixed.decode(b'{"t":1,"u":"1","v":"x"}'), "not_a_number")
 
 
 def test_values_that_are_not_finite_are_for_the_contract() -> None:

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from edge_runtime.spec.manifest import ANSWER_KEYS
 from edge_runtime.spec.outputs import Output, Threshold
 from edge_runtime.spec.result import FLAG_NAMES, Answer, OutputValue
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
+from tests.rig.bundles import ROOT
 
 FROST = Threshold(name="frost", side="below", on=0.0, off=0.5)
 LOW = Output(tensor="y", name="low", meaning="lowest temperature of the night", unit="Cel", flags=(FROST,))
@@ -171,3 +173,67 @@ def test_every_line_is_one_strict_json_object_with_the_same_float(answer):
     assert [row["id"], row["seq"], row["stream"]] == [answer.id, answer.seq, answer.stream]
     assert tuple(row.get("stuck", ())) == answer.stuck
     assert list(row.get("carry", {})) == [name for name, _ in answer.carry]
+
+
+def flat_line(answer, encoding="influx", outputs=(LOW,)):
+    return make_encoder(StandardOutput(encoding=encoding), "r1", outputs)(answer)
+
+
+def test_the_line_protocol_and_telemetry():
+    assert flat_line(ANSWER) == (
+        b'edge_runtime,stream=frost low=-1.234,low_unit="Cel",low_frost=true,flags="converted",seq=0i,id="5f1c",run="r1"'
+        b" 1738105200000000000\n"
+    )
+    assert flat_line(ANSWER, "thingsboard") == (
+        b'{"ts":1738105200000,"values":{"low":-1.234,"low_unit":"Cel","low_frost":true,"flags":"converted","seq":0,'
+        b'"id":"5f1c","run":"r1","stream":"frost"}}\n'
+    )
+
+
+def test_the_document_shows_these_lines():
+    page = (ROOT / "docs/device_toml.md").read_text()
+    assert flat_line(ANSWER).decode() in page
+    assert flat_line(ANSWER, "thingsboard").decode() in page
+
+
+def test_a_flat_answer_with_everything_it_may_have():
+    values = json.loads(flat_line(FULL, "thingsboard"))["values"]
+    assert values["flags"] == "stuck,restarted"
+    assert (values["stuck"], values["age_s"], values["carry_n"]) == ("p", 0.012345678, 7)
+    assert values["carry_operator"] == 'J. "Ü" \n'
+    assert b'carry_operator="J. \\"\xc3\x9c\\"  ",carry_n=7i' in flat_line(FULL)
+
+
+def test_labels_vectors_and_what_is_not_said():
+    outputs = (OutputValue("kind", "a b", "1", (), 0.75), OutputValue("bands", (1.0, 2.5), "Cel"))
+    answer = ANSWER._replace(outputs=outputs, flags=0, carry=(("x", None), ("y", math.nan), ("z", True)))
+    values = json.loads(flat_line(answer, "thingsboard"))["values"]
+    assert values == {
+        "kind": "a b", "kind_unit": "1", "kind_score": 0.75, "bands_0": 1.0, "bands_1": 2.5, "bands_unit": "Cel",
+        "seq": 0, "id": "5f1c", "run": "r1", "carry_z": True, "stream": "frost",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", ["a b,c=d", "back\\", "two\nlines", "nul\0"])
+def test_names_cannot_break_out_of_the_line(stream):
+    line = flat_line(ANSWER._replace(stream=stream, carry=((stream, stream),))).decode()
+    assert line.count("\n") == 1
+    head, *rest = re.split(r"(?<!\\) ", line, maxsplit=1)
+    assert head.startswith("edge_runtime,stream=")
+    assert len(re.findall(r"(?<!\\)[,=]", head)) == 2
+    assert rest[0].startswith("low=-1.234,")
+    assert line.endswith(" 1738105200000000000\n")
+
+
+def test_what_is_not_finite_is_never_written_flat():
+    for value in (math.nan, (1.0, math.inf)):
+        with pytest.raises(ValueError, match="not finite"):
+            flat_line(ANSWER._replace(outputs=(OutputValue("low", value, "Cel"),)))
+
+
+def test_two_parts_of_one_flat_name_are_refused_at_boot():
+    other = Output(tensor="y", name="low_frost", meaning="another", unit="Cel")
+    for encoding in ("influx", "thingsboard"):
+        with pytest.raises(ConfigurationError, match="both be called 'low_frost'"):
+            flat_line(ANSWER, encoding, (LOW, other))
+    assert make_encoder(StandardOutput(), "r1", (LOW, other))

@@ -186,3 +186,14 @@ def test_no_pattern_fails_in_another_way(pattern: str) -> None:
         compile_pattern(pattern, ".")
     except ConfigurationError as error:
         assert "position" in error.subject  # noqa: PT017 (most patterns are malformed, a few are not)
+
+
+def test_sentinels_of_a_pattern_are_no_values() -> None:
+    channels = {"mass": ChannelBinding(field="m", missing_values=[-9999])}
+    pattern = make_decoder(PatternDecode(format="pattern", pattern="m={m:number}"), channels)
+    assert pattern.decode(b"m=-9999.0") == Reading((None,))
+    assert pattern.decode(b"m=-9998") == Reading((-9998.0,))
+    with pytest.raises(ConfigurationError, match="its numbers are texts already"):
+        make_decoder(
+            PatternDecode(format="pattern", pattern="{m:number}"), {"m": ChannelBinding(field="m", read="numeric_text")}
+        )

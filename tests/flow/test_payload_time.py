@@ -134,3 +134,26 @@ def test_text_in_seconds_is_exact(time_ns: int) -> None:
 def test_no_text_raises(text: str) -> None:
     for time_format in ("iso8601", "unix_s", "%d.%m.%Y %H:%M"):
         assert isinstance(read(text, time_format, 0), int | Rejection)
+
+
+def test_a_clock_that_was_never_set_is_told_as_that() -> None:
+    """arendst/Tasmota#2571, #4243: valid data stamped 1970 until the network time came."""
+    time = TimeField(field="Time", format="iso8601", utc_offset_minutes=0, not_before=dt.date(2020, 1, 1))
+    reader = make_time_reader(time, ".")
+    found = reader("1970-01-01T00:00:03")
+    assert isinstance(found, Rejection)
+    assert str(found) == (
+        "time field 'Time': found '1970-01-01T00:00:03'; expected an ISO 8601 date and time, a time between 2020-01-01"
+        " and 2262-04-11; the device does not know the time yet: let it ask for it"
+    )
+    assert reader("2020-01-01T00:00:00") == 1_577_836_800_000_000_000
+    assert isinstance(reader("2019-12-31T23:59:59.999999999"), Rejection)
+
+
+@pytest.mark.parametrize("value", ["1970-01-01T00:00:03", "soon", None, 5])
+def test_by_declared_policy_a_bad_time_is_that_of_arrival(value: object) -> None:
+    time = TimeField(
+        field="ts", format="iso8601", utc_offset_minutes=0, not_before=dt.date(2020, 1, 1), when_bad="arrival"
+    )
+    assert make_time_reader(time, ".")(value) is None
+    assert make_time_reader(time, ".")("2025-01-28T12:00:00") == NOON

@@ -104,11 +104,27 @@ def test_a_ledger_goes_through_its_saved_form():
     ledger.received, ledger.duplicate, ledger.published = 4, 1, 2
     ledger.refused["gap"] += 3
     ledger.answers_dropped["outbox_full"] += 1
+    ledger.suppressed["unchanged"] += 5
     other = Ledger()
     other.restore(ledger.as_dict())
     assert other.as_dict() == ledger.as_dict()
     other.rejected["missing"] += 1
     assert other.as_dict() != ledger.as_dict()
+
+
+def test_a_ledger_of_a_release_that_suppressed_nothing_is_taken_over():
+    saved = Ledger().as_dict()
+    del saved["answers"]["suppressed"]
+    other = Ledger()
+    other.restore(saved)
+    assert other.suppressed.total() == 0
+
+
+def test_what_is_suppressed_is_a_term_of_the_sum():
+    ledger = Ledger()
+    ledger.due, ledger.published, ledger.suppressed["every"] = 3, 1, 2
+    assert ledger.adds_up(pending_samples=0, pending_answers=0)
+    assert not ledger.adds_up(pending_samples=0, pending_answers=1)
 
 
 @pytest.mark.parametrize(

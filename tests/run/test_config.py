@@ -125,7 +125,10 @@ MISTAKES = {
     ),
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),
-        f"device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea'; {SEE}",
+        (
+            "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', "
+            f"'senml+json', 'senml+cbor'; {SEE}"
+        ),
     ),
     "wrong framing": (
         ("[line.decode]", '[line.framing]\nkind = "line"\n[line.decode]'),

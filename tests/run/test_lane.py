@@ -17,7 +17,7 @@ from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
-from edge_runtime.spec.sink import JsonLinesFile
+from edge_runtime.spec.sink import JsonLinesFile, Publish
 from tests.rig.program import ROOT
 
 
@@ -28,10 +28,10 @@ def lane(tmp_path: Path) -> Iterator[Lane]:
     made.stop()
 
 
-def _lane(tmp_path: Path) -> Lane:
+def _lane(tmp_path: Path, **more: Any) -> Lane:
     """The shipped line with a journal, and one answer a file may take."""
     loaded = load_config(ROOT / "examples/frost/device.toml")
-    update = {"journal": JournalConfig(enabled="on"), "sink": (JsonLinesFile(path=str(tmp_path / "a.jsonl")),)}
+    update = {"journal": JournalConfig(enabled="on"), "sink": (JsonLinesFile(path=str(tmp_path / "a.jsonl")),)} | more
     line = loaded.config.line[0].model_copy(update=update)
     bundle = loaded.resolve(line.bundle).resolve()
     ready = boot(bundle, make_line_setting(loaded, bundle)).ready
@@ -46,6 +46,22 @@ def test_a_line_without_trouble_says_nothing(lane: Lane) -> None:
         pass
     assert lane.line.ledger.published == 169
     assert (lane.waiting, lane.trouble) == ("", "")
+
+
+def test_what_is_not_told_is_counted_and_the_ledger_adds_up(tmp_path: Path) -> None:
+    lane = _lane(tmp_path, publish=Publish(when="on_change", deadband={"low": 1.0}))
+    while lane.turn():
+        pass
+    ledger, health = lane.line.ledger, lane.health().ledger
+    assert ledger.suppressed["unchanged"] > 50
+    assert ledger.due == 169 == ledger.published + ledger.suppressed["unchanged"]
+    assert health.adds_up
+    assert "suppressed (" in next(summary(lane, tmp_path))
+    lane.stop()
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == ledger.published
+    again = _lane(tmp_path, publish=Publish(when="on_change", deadband={"low": 1.0}))
+    assert again.line.ledger.as_dict() == ledger.as_dict()
+    again.stop()
 
 
 def test_a_second_start_knows_the_last_answer_and_counts_only_its_own_duplicates(lane: Lane, tmp_path: Path) -> None:

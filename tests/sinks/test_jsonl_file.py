@@ -105,8 +105,8 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
     with pytest.raises(ConfigurationError) as refused:
         sink_of(path)
     assert str(refused.value) == (
-        f"sink answers: found {path}, whose last line begins with b'my notes'; expected a file of JSON lines, or none "
-        "yet; correct the sink's path"
+        f"sink answers: found {path}, whose last line begins with b'my notes'; expected a file of lines that "
+        "begin with '{', or none yet; correct the sink's path"
     )
     assert path.read_bytes() == b"first\nmy notes"
 
@@ -208,3 +208,12 @@ def test_make_sink_follows_the_spec(tmp_path):
     assert without.recover(0, ["i1", "i2"]) == {"i1"}
     sink.close()
     without.close()
+
+
+@pytest.mark.parametrize("torn", [b"edge_runtime,str", b"edge_run", b"edge_runtime,stream=frost low=-1.2"])
+def test_a_torn_line_of_another_encoding_is_cut_too(tmp_path, torn):
+    path = tmp_path / "answers"
+    path.write_bytes(b"edge_runtime,stream=a low=1 1\n" + torn)
+    spec = JsonLinesFile(path=str(path), encoding="influx")
+    make_sink(spec, tmp_path, mono_ns=lambda: 0).close()
+    assert path.read_bytes() == b"edge_runtime,stream=a low=1 1\n"

@@ -32,9 +32,10 @@ def keys(schema: dict, name: str) -> set[str]:
     "name",
     [
         *("LineConfig", "SerialSource", "SerialMatch", "Identify", "Poll", "ReplaySource", "CsvDecode", "JsonDecode"),
+        "SenmlDecode",
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
-        *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "JournalConfig", "DeadLetters"),
+        *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "Publish", "JournalConfig", "DeadLetters"),
     ],
 )
 def test_every_key_is_in_the_documentation(name: str) -> None:
@@ -58,6 +59,28 @@ def test_it_is_frozen_and_survives_json() -> None:
         config.profile = "other"
     again = DeviceConfig.model_validate_json(json.dumps(config.model_dump(mode="json", by_alias=True)))
     assert again == config
+
+
+def senml(kind: str, channel: dict, **keys: object) -> DeviceConfig:
+    line = {
+        "name": "roof", "bundle": "b", "source": {"kind": "stdin"}, "decode": {"format": kind},
+        "channels": {"t": {"field": "t"} | channel}, "sink": [{"kind": "stdout"}],
+    }  # fmt: skip
+    return DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "line": [line | keys]})
+
+
+def test_a_pack_brings_its_vocabulary_and_its_units() -> None:
+    bound = senml("senml+json", {}).line[0].channels["t"]
+    assert (bound.vocabulary, bound.unit_field, bound.unit) == ("senml", "u", None)
+    bound = senml("senml+json", {"unit": "Cel"}).line[0].channels["t"]
+    assert (bound.vocabulary, bound.unit_field, bound.unit) == ("senml", None, "Cel")
+    assert senml("json", {}).line[0].channels["t"].vocabulary == "ucum"
+
+
+def test_binary_packs_are_not_cut_into_lines() -> None:
+    with pytest.raises(ValidationError, match="need cobs, slip or packet"):
+        senml("senml+cbor", {})
+    assert senml("senml+cbor", {}, framing={"kind": "slip"}).line[0].decode.encoding == "utf-8"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,280 @@
+"""The `bind` command: captured payloads through a line's own decoder and contract; it opens no source and runs no model."""
+
+import sys
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+from pydantic_core import to_json
+
+from edge_runtime.bundle.read import read_files
+from edge_runtime.bundle.verify import verify
+from edge_runtime.errors import BundleError, UsageError
+from edge_runtime.flow.assemble import bound_fields
+from edge_runtime.flow.contract import Contract, Judged
+from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.present_fields import absent
+from edge_runtime.flow.utc_time import utc_text
+from edge_runtime.flow.window import Stream, WindowRule
+from edge_runtime.run import checks
+from edge_runtime.run.capture import Payload, payloads
+from edge_runtime.run.config import LoadedConfig, load_config
+from edge_runtime.run.file_channels import file_channels
+from edge_runtime.run.inspect import manifest_of
+from edge_runtime.run.record import choose_line
+from edge_runtime.spec.binding import SenmlDecode
+from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
+from edge_runtime.spec.result import flag_names
+
+_SHOWN_NUMBERS: Final = 4
+_REFUSED: Final = BundleError.exit_code
+_BYTES: Final = {"struct", "senml+cbor"}
+_STANDARD_INPUT: Final = "-"
+
+
+class Sample(NamedTuple):
+    """What one payload, or one reading of several in it, came to.
+
+    ``outcome`` is accepted, duplicate, refused or no_sample; ``channels`` has for each channel what was sent, in which
+    unit, and where the sample was judged good what it is in the contract's unit.
+    """
+
+    outcome: str
+    rejection: Rejection | None = None
+    time_ns: int | None = None
+    stream: str = ""
+    channels: tuple[tuple[str, dict[str, Any]], ...] = ()
+    flags: tuple[str, ...] = ()
+    carry: tuple[tuple[str, Any], ...] = ()
+
+
+class DryBinding:
+    """A line from frame to judged sample: its decoder, its contract and its streams, without window, model and sinks."""
+
+    def __init__(self, line: LineConfig, manifest: Manifest, folder: Path) -> None:
+        """Raises ConfigurationError for everything in the binding that a boot would refuse."""
+        checks.bindings(manifest, {line.name: line.channels}, inject=False)
+        self._channels = manifest.channels
+        bound = {channel.name: line.channels[channel.name] for channel in self._channels}
+        self._contract = Contract(self._channels, bound)
+        self._decoder = make_decoder(line.decode, bound, file_channels(self._channels, bound, folder))
+        self._decode, self._fields = line.decode, bound_fields(line.decode, bound)
+        if isinstance(line.decode, SenmlDecode):  # units and base names are where every pack has them
+            self._fields = {binding.field: f"channel {name!r}" for name, binding in bound.items()}
+        self._rule = WindowRule(manifest)
+        self._streams: dict[str, Stream] = {}
+
+    @property
+    def conversions(self) -> tuple[str, ...]:
+        """What happens to each channel, in words."""
+        return self._contract.conversions
+
+    def take(self, frame: bytes | Damaged, arrival_ns: int) -> Iterator[Sample]:
+        """Judge one frame, in the order of the capture: a number may be held, and a sample come twice, as in the line."""
+        if isinstance(frame, Damaged):
+            yield Sample("refused", frame.rejection)
+            return
+        item = self._decoder.decode(frame)
+        if item is None:
+            yield Sample("no_sample")
+        elif isinstance(item, Rejection):
+            yield Sample("refused", item)
+        elif isinstance(item, Pack):
+            for reading in item.at(arrival_ns):
+                yield self._judged(reading, arrival_ns, frame)
+        else:
+            yield self._judged(item, arrival_ns, frame)
+
+    def absent(self, frame: bytes | Damaged) -> list[str]:
+        """Bound fields that the frame has not, each a clause with the nearest that it has."""
+        return [] if isinstance(frame, Damaged) else absent(self._decode, frame, self._fields)
+
+    def _judged(self, reading: Reading, arrival_ns: int, frame: bytes) -> Sample:
+        stream = self._streams.setdefault(reading.stream, Stream(self._rule, ()))
+        time_ns = reading.time_ns
+        if time_ns is None:
+            time_ns = max(arrival_ns, stream.last_ns + 1)
+        judged = self._contract.judge(reading, stream, time_ns)
+        taken = judged if isinstance(judged, Rejection) else stream.push(time_ns, *judged)
+        told = Sample(
+            "accepted" if taken is True else "duplicate",
+            time_ns=reading.time_ns, stream=reading.stream, channels=self._told(reading, judged), carry=reading.carry,
+        )  # fmt: skip
+        if isinstance(taken, Rejection):
+            if taken.reason == "missing":
+                taken = self._decoder.explain_missing(frame, taken)
+            return told._replace(outcome="refused", rejection=taken)
+        return told._replace(flags=tuple(flag_names(judged.flags if isinstance(judged, Judged) else 0)))
+
+    def _told(self, reading: Reading, judged: Judged | Rejection) -> tuple[tuple[str, dict[str, Any]], ...]:
+        conversions = self._contract.conversions_of(reading.units)
+        told = []
+        column = 0
+        for index, (channel, value, how) in enumerate(zip(self._channels, reading.values, conversions, strict=True)):
+            one: dict[str, Any] = {"sent": _plain(value), "unit": how[0] if how else None}
+            if reading.units is not None and reading.units[index] is not None:
+                one["unit_text"] = reading.units[index]
+            if isinstance(judged, Judged):
+                row = judged.values[column : column + channel.width]
+                one["value"] = _plain(row if channel.shape else row[0])
+                if channel.categories:
+                    one["category"] = channel.categories[int(row[0])]
+            if channel.form == "number":
+                one["contract_unit"] = channel.unit
+            if how:
+                one |= {"a": how[1], "b": how[2]}
+            column += channel.width
+            told.append((channel.name, one))
+        return tuple(told)
+
+
+def main(args: Namespace) -> int:
+    """Print for each payload of ``args.payloads`` what ``args.line`` makes of it: 0 where all were accepted, else 65.
+
+    Text goes to standard error, one JSON line a sample to standard output.
+
+    Raises:
+        UsageError: no --dry-run, no such line, or no such file.
+        ConfigurationError: the device file, or a binding that does not suit the bundle.
+        BundleError: the bundle is not whole.
+
+    """
+    if not args.dry_run:
+        raise UsageError(
+            subject="edge-runtime bind", found="no --dry-run", expected="edge-runtime bind --dry-run",
+            todo="add it: a binding is put to work by edge-runtime run alone",
+        )  # fmt: skip
+    loaded = load_config(Path(args.config))
+    line = choose_line(loaded, args.line)
+    name = args.payloads or _STANDARD_INPUT
+    with nullcontext(sys.stdin.buffer) if name == _STANDARD_INPUT else _opened(Path(name)) as file:
+        return _tell(line, _binding(loaded, line), file)
+
+
+def _binding(loaded: LoadedConfig, line: LineConfig) -> DryBinding:
+    path = loaded.resolve(line.bundle)
+    manifest = manifest_of(verify(read_files(path), str(path)))
+    binding = DryBinding(line, manifest, loaded.folder)
+    _say(f"line {line.name}, bundle {manifest.id} {manifest.version}")
+    for words in binding.conversions:
+        _say(f"  {words}")
+    return binding
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(
+            subject=f"payloads {path}", found=error.strerror or str(error), expected="a file of captured payloads",
+            todo="correct the path, or pipe them in",
+        ) from error  # fmt: skip
+
+
+def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
+    outcomes: Counter[str] = Counter()
+    number = 0
+    framer = make_framing(line.framing, line.decode.encoding)
+    for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format not in _BYTES), 1):
+        absent_fields = binding.absent(payload.frame)
+        arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
+        for sample in binding.take(payload.frame, arrival_ns):
+            missing = [one for one in absent_fields if not _is_told(one, sample.rejection)]
+            outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
+            for words in _text(number, payload, sample, missing):
+                _say(words)
+            record = _record(number, payload, sample, missing)
+            sys.stdout.buffer.write(to_json(record, inf_nan_mode="constants") + b"\n")
+    told = [f"{count} {what}" for what, count in outcomes.items()]
+    _say(f"{number} payloads: {', '.join(told) or 'nothing to judge'}")
+    is_good = outcomes["accepted"] and not any(what.startswith("refused") for what in outcomes)
+    return 0 if is_good else _REFUSED
+
+
+def _is_told(clause: str, rejection: Rejection | None) -> bool:
+    """Whether the refusal itself names the absent field."""
+    return rejection is not None and clause.partition(": ")[2].partition(";")[0] in rejection.found
+
+
+def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str]) -> dict[str, Any]:
+    record: dict[str, Any] = {"payload": number}
+    if payload.topic:
+        record["topic"] = payload.topic
+    record["outcome"] = sample.outcome
+    if sample.rejection is not None:
+        record["refused"] = sample.rejection._asdict()
+    if missing:
+        record["absent"] = missing
+    if sample.channels:
+        record["time"] = None if sample.time_ns is None else utc_text(sample.time_ns)
+        record["stream"] = sample.stream
+        record["channels"] = dict(sample.channels)
+        record["flags"] = sample.flags
+        record["carry"] = dict(sample.carry)
+    return record
+
+
+def _text(number: int, payload: Payload, sample: Sample, missing: Sequence[str]) -> Iterator[str]:
+    where = f"payload {number}" + (f" ({payload.topic})" if payload.topic else "")
+    if sample.rejection is not None:
+        yield f"{where}: refused, {sample.rejection.reason}: {sample.rejection}"
+    elif sample.outcome == "no_sample":
+        yield f"{where}: no sample: it is a header, a comment or blank"
+        return
+    else:
+        when = "at its arrival" if sample.time_ns is None else utc_text(sample.time_ns)
+        words = [when, f"stream {sample.stream}" if sample.stream else "", *sample.flags]
+        yield f"{where}: {sample.outcome}, {', '.join(filter(None, words))}"
+    yield from (f"  {one}" for one in missing)
+    width = max((len(name) for name, _ in sample.channels), default=0)
+    for name, one in sample.channels:
+        yield f"  {name:{width}}  {_sent(one)}{_converted(one)}".rstrip()
+
+
+def _sent(one: dict[str, Any]) -> str:
+    unit = one["unit"] or ("in no unit that converts" if "contract_unit" in one and one["sent"] is not None else "")
+    if one.get("unit_text") not in (None, one["unit"]):
+        unit += f" (sent as {one['unit_text']!r})"
+    return f"{_shown(one['sent'])} {unit}".rstrip()
+
+
+def _converted(one: dict[str, Any]) -> str:
+    if "value" not in one:
+        return ""
+    if "contract_unit" not in one:
+        return f" -> {_shown(one['value'])}"
+    is_same = (one["a"], one["b"]) == (1.0, 0.0)
+    how = "as it is" if is_same else f"x * {one['a']!r} + {one['b']!r}"
+    return f" -> {_shown(one['value'])} {one['contract_unit']} ({how})"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, list):
+        flat = np.ravel(np.array(value, dtype=object)).tolist()
+        return f"{len(flat)} numbers, {', '.join(map(_shown, flat[:_SHOWN_NUMBERS]))} ..."
+    return f"{value:.10g}" if isinstance(value, int | float) else repr(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, Gridded):
+        return {"values": _plain(value.values), "grid": _plain(value.grid)}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
