@@ -126,6 +126,8 @@ class LineConfig(BaseModel):
             if cut or self.framing.kind != "lines":
                 found = min(cut, default=f'kind = "{self.framing.kind}"')
                 raise ValueError(f"framing.max_bytes alone: an MQTT message is one frame; {found} cuts none")
+            if self.source.retained == "accept" and self.max_age_s is None:
+                raise ValueError('max_age_s with retained = "accept"; what a broker has kept may be years old')
             if self.source.stream_level is not None and self.decode.stream is not None:
                 raise ValueError("one name of the stream; source.stream_level and decode.stream both give one")
         return self
