@@ -68,9 +68,10 @@ class PatternDecoder:
                 raise _refusal(field, purpose, f"fields {quote_names(names)} in the pattern", nearest(field, names))
         for name, binding in channels.items():
             if decode.preset is not None and binding.field == "mass" and binding.unit_field != "unit":
-                raise _refusal(
-                    "mass", f"channel {name!r}", "no unit_field", 'unit_field = "unit": its unit may be switched'
-                )
+                raise ConfigurationError(
+                    subject=f"channel {name!r}, unit_field", found=repr(binding.unit_field), expected="'unit'",
+                    todo='write unit_field = "unit" beside unit: its unit may be switched on the panel',
+                )  # fmt: skip
             kind = compiled.fields[binding.field]
             if binding.read not in _KINDS or binding.grid_field is not None:
                 raise ConfigurationError(

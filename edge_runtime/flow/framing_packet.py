@@ -37,6 +37,7 @@ class PacketFramer:
         covered = {"payload": self._payload_at, "after_sync": len(self._sync), "packet": 0}
         self._covered_from = covered[spec.crc_covers]
         self._pending = bytearray()
+        self._needed_bytes = 0
         self._longest_bytes = self._payload_at + (self._payload_bytes or self._max_bytes) + self._crc_bytes
         # How many bytes that begin no packet may come without a word, and how many belong to a packet that was told.
         self._quiet_bytes = 0
@@ -45,7 +46,8 @@ class PacketFramer:
     def feed(self, chunk: bytes) -> list[bytes | Damaged]:
         """Take the next bytes; give the frames they complete, in order."""
         self._pending += chunk
-        return self._cut(at_end=False)
+        # Looking sooner would only copy what is pending: many times over, where a long packet comes in small chunks.
+        return self._cut(at_end=False) if len(self._pending) >= self._needed_bytes else []
 
     @property
     def pending_bytes(self) -> int:
@@ -60,6 +62,7 @@ class PacketFramer:
     def restore(self, *, discarding: bool) -> None:
         """Forget what is held; with ``discarding``, also skip the rest of a packet without a word."""
         self._pending.clear()
+        self._needed_bytes = 0
         self._quiet_bytes = self._longest_bytes if discarding else 0
         self._told_bytes = 0
 
@@ -72,7 +75,7 @@ class PacketFramer:
     def _cut(self, *, at_end: bool) -> list[bytes | Damaged]:
         frames: list[bytes | Damaged] = []
         data = bytes(self._pending)
-        place = 0
+        place = self._needed_bytes = 0
         while place < len(data):
             start = self._find_sync(data, place, at_end=at_end)
             if start > place:
@@ -82,6 +85,7 @@ class PacketFramer:
             end = self._end_of_packet(data, start)
             if isinstance(end, int) and end > len(data):
                 if not at_end:
+                    self._needed_bytes = end - start
                     break
                 end = Rejection("bad_frame", "packet", f"{len(data) - start} bytes at the end of the input",
                                 f"{end - start} or more", "the recording or the connection ended in it")  # fmt: skip

@@ -102,7 +102,7 @@ def test_without_unit_each_unit_is_handed_on_to_be_converted() -> None:
 
 
 def test_a_preset_will_not_guess_the_unit() -> None:
-    with pytest.raises(ConfigurationError, match="its unit may be switched"):
+    with pytest.raises(ConfigurationError, match='write unit_field = "unit" beside unit: its unit may be switched'):
         read("mt-sics", b"", {"mass": ChannelBinding(field="mass", unit="g")})
 
 

@@ -286,6 +286,25 @@ def test_what_a_bad_frame_says(name: str, data: bytes, reason: str, says: str) -
     assert says in str(frame.rejection)
 
 
+def test_a_long_packet_in_small_chunks_costs_what_its_length_costs() -> None:
+    spec = KINDS[3].spec | {"length": LENGTH | {"type": "uint32"}, "max_bytes": 16_000_000}
+    framer = make_framing(FRAMING.validate_python(spec), "utf-8")
+    body = bytes(4_000_000)
+    covered = len(body).to_bytes(4, "big") + body
+    packet = b"\xaa\x55" + covered + CRC32(covered).to_bytes(4, "little")
+    tracemalloc.start()
+    try:
+        for at in range(0, len(packet) - 1000, 1000):
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            assert framer.feed(packet[at : at + 1000]) == []
+            _, most = tracemalloc.get_traced_memory()
+            assert most - before < 1_000_000  # what is pending is not copied
+    finally:
+        tracemalloc.stop()
+    assert framer.feed(packet[at + 1000 :] + packet) == [body, body]
+
+
 def test_a_length_beyond_the_limit_is_not_waited_for() -> None:
     framer = KINDS[3].framer()
     frames = framer.feed(b"\xaa\x55\xff\xff" + _packet(b"next"))
