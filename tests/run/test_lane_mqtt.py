@@ -257,3 +257,13 @@ def test_a_lane_that_stops_leaves_to_the_broker_what_it_did_not_take(tmp_path, r
     rig.lane.stop()
     assert rig.samples["received"] == 64
     assert len(rig.link.acknowledged) == 64
+
+
+def test_a_line_of_qos_0_owes_no_acknowledgement(tmp_path, ready):
+    """Another line of the same topic may have asked for QoS 1: that one's share of the message is its own affair."""
+    rig = Rig(tmp_path, ready, DEWPOINT, source={"qos": 0})
+    numbers = [rig.bring(second) for second in range(100)]
+    rig.lane.turn()
+    assert rig.link.acknowledged == numbers
+    assert (rig.samples["received"], rig.adds_up()) == (100, True)
+    rig.lane.stop()
