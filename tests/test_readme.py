@@ -43,11 +43,11 @@ def _blocks() -> list[Block]:
 
 
 def _of_kind(kind: str) -> list[pytest.param]:
-    # The tutorial's blocks build on each other: test_tutorial runs them in their order.
+    # Blocks that build on each other are run in their order, by test_tutorial and test_mqtt_page.
     return [
         pytest.param(block, id=block.place)
         for block in _blocks()
-        if block.kind == kind and not block.note and not block.place.startswith("docs/tutorial.md")
+        if block.kind == kind and not block.note and not block.place.startswith(("docs/tutorial.md", "docs/mqtt.md"))
     ]
 
 

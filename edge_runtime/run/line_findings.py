@@ -21,7 +21,7 @@ from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.device_profile import DeviceProfile
 from edge_runtime.spec.manifest import Manifest
-from edge_runtime.spec.source import ReplaySource, SerialSource
+from edge_runtime.spec.source import MqttSource, ReplaySource, SerialSource
 
 # The oldest releases that this package is made for, as pyproject.toml states them.
 PACKAGES: Final = {"numpy": (2, 0), "pydantic": (2, 10), "pyserial": (3, 5)}
@@ -55,6 +55,11 @@ def source(loaded: LoadedConfig, line: LineConfig) -> Finding:
         if not path.is_file() or not os.access(path, os.R_OK):
             return Finding(subject, "fail", f"{path} is no file this user can read", "correct [line.source] path")
         return Finding(subject, "ok", f"{path}, {path.stat().st_size} bytes")
+    if isinstance(one, MqttSource):
+        return Finding(
+            subject, "skipped", f"not checked: topics {', '.join(one.topics)}, and only connecting would tell",
+            "start run and look at edge-runtime status",
+        )  # fmt: skip
     return Finding(subject, "skipped", "not checked: standard input, whatever another program will pipe in")
 
 
@@ -97,10 +102,11 @@ def streams(line: LineConfig, manifest: Manifest | None) -> Finding:
     if manifest is None:
         return Finding(subject, "skipped", "not checked: needs the bundle")
     rule = WindowRule(manifest)
-    most = max_streams(rule) if line.decode.stream is not None else 1
+    named = line.decode.stream is not None or (isinstance(line.source, MqttSource) and line.source.stream_level)
+    most = max_streams(rule) if named else 1
     size = most * rule.stream_numbers * 8 / (1 << 20)
     return Finding(subject, "ok", f"at most {most}, in {math.ceil(size)} MiB; a further one is refused (too_many_streams)"
-                   if line.decode.stream is not None else f"one, in {math.ceil(size)} MiB")  # fmt: skip
+                   if named else f"one, in {math.ceil(size)} MiB")  # fmt: skip
 
 
 def _port(subject: str, spec: SerialSource) -> Finding:

@@ -59,8 +59,10 @@ class MqttTopicSource:
                 chunks.append(self._gap(message, self._inbox.lost - self._lost, QUEUE_FULL))
                 self._lost = self._inbox.lost
             self._position += 1
-            if message.mark:
+            if message.mark and self.redelivers:
                 self._given.append((self._position, message))
+            elif message.mark:  # of another line's filter, which asked for more
+                self._link.acknowledge(message)
             if message.retained and self._spec.retained == "refuse":
                 chunks.append(self._gap(message, 1, RETAINED))
                 continue
@@ -71,7 +73,7 @@ class MqttTopicSource:
                     message.mono_ns,
                     self._position,
                     stream=self._stream(message.topic),
-                    mark=message.mark,
+                    mark=message.mark if self.redelivers else 0,
                     again=message.again,
                 )
             )

@@ -36,10 +36,11 @@ class Outcome(NamedTuple):
         return sum(len(bodies) - 1 for bodies in self.answers.values())
 
 
-class _Load:
+class Load:
     """Publishes ``payload(0)``, ``payload(1)``... at ``rate_hz`` from a thread of its own until it is stopped."""
 
-    def __init__(self, client: Client, payload: Payload, rate_hz: float) -> None:
+    def __init__(self, client: Client, payload: Payload, rate_hz: float, topic: str = "in/samples") -> None:
+        self._topic = topic
         self.sent: list[bytes] = []
         self._client, self._payload, self._period_s = client, payload, 1 / rate_hz
         self._stopping = threading.Event()
@@ -57,7 +58,7 @@ class _Load:
         while not self._stopping.wait(max(0.0, begun + len(self.sent) * self._period_s - time.monotonic())):
             payload = self._payload(len(self.sent))
             self.sent.append(payload)
-            last = self._client.publish_later("in/samples", payload)
+            last = self._client.publish_later(self._topic, payload)
         if last is not None:
             last.wait_for_publish(PATIENCE_S)
 
@@ -90,7 +91,7 @@ def killed(
         process = start()
         try:
             watcher.until(lambda: welcomes() > 0, "the first connection", PATIENCE_S)
-            load = _Load(publisher, payload, rate_hz)
+            load = Load(publisher, payload, rate_hz)
             for _ in range(kills):
                 time.sleep(chance.uniform(0.0, 0.5))
                 before = welcomes()

@@ -1,0 +1,111 @@
+"""From [broker] to a link: names, secrets, and what is not loaded where nobody asks for it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from edge_runtime.errors import ConfigurationError
+from edge_runtime.run.broker import default_client_id, device_name, open_link, with_topics
+from edge_runtime.run.config import load_config
+from edge_runtime.spec.broker import BrokerConfig
+from tests.run.test_mqtt import device
+
+MODULES = ("mqtt5", "ssl", "socket", "paho", "onnxruntime", "serial")
+
+
+def loaded(folder, **change):
+    device(folder, 1, **change)
+    return load_config(folder / "device.toml")
+
+
+def test_the_client_id_is_the_machine_s_and_the_state_folder_s(tmp_path):
+    machine = tmp_path / "machine-id"
+    machine.write_text("0123456789abcdef0123456789abcdef\n")
+    first = default_client_id(tmp_path / "a", machine)
+    assert first == default_client_id(tmp_path / "b" / ".." / "a", machine)
+    assert (len(first), first.isalnum()) == (20, True)
+    assert "0123456789" not in first
+    assert default_client_id(tmp_path / "b", machine) != first
+    machine.write_text("f123456789abcdef0123456789abcdef\n")
+    assert default_client_id(tmp_path / "a", machine) != first
+    assert default_client_id(tmp_path / "a", tmp_path / "none").startswith("edge")
+
+
+def test_the_device_s_name_is_the_host_s_unless_given(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "pump/7+{x}")
+    assert device_name(BrokerConfig(host="b")) == "pump-7--x-"
+    assert device_name(BrokerConfig(host="b", device="d")) == "d"
+
+
+def test_topics_are_filled_in(tmp_path):
+    found = loaded(tmp_path, source="", sink=', topic = "{device}/{line}/out"')
+    line = with_topics(found.config.line[0], found.config.broker)
+    assert (line.sink[0].topic, line.sink[0].full_name) == ("pump-7/dew/out", "mqtt pump-7/dew/out")
+    assert line.source.topics == ("in/+/reading",)
+
+
+def test_a_password_file_is_read_at_each_connection_and_never_shown(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("first\nsecond line\n")
+    link = open_link(loaded(tmp_path, broker=', user = "u", password_file = "password"'), tmp_path, "r")
+    assert link._target.password() == b"first"
+    file.write_text("later\r\n")
+    assert link._target.password() == b"later"
+    file.unlink()
+    assert link._target.password() is None
+    assert "later" not in repr(vars(link)) + repr(link._target)
+
+
+def test_an_empty_password_file_is_refused(tmp_path):
+    (tmp_path / "password").write_text("\n")
+    with pytest.raises(ConfigurationError, match="whose first line is empty"):
+        open_link(loaded(tmp_path, broker=', user = "u", password_file = "password"'), tmp_path, "r")
+
+
+def test_a_password_in_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("PUMP_PASSWORD", "hidden")
+    link = open_link(loaded(tmp_path, broker=', user = "u", password_env = "PUMP_PASSWORD"'), tmp_path, "r")
+    assert link._target.password() == b"hidden"
+    assert "hidden" not in repr(link._target)
+
+
+@pytest.mark.parametrize(
+    ("broker", "words"),
+    [
+        (', user = "u", password_file = "a", password_env = "B"', "both say the password"),
+        (', password_env = "B"', "a password belongs to a user"),
+        (', tls = { certificate = "a" }', "certificate and key belong together"),
+        (", receive_maximum = 65", "less than or equal to 64"),
+    ],
+)
+def test_a_broker_that_contradicts_itself(tmp_path, broker, words):
+    with pytest.raises(ConfigurationError, match=words):
+        loaded(tmp_path, broker=broker)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("\nbroker =", "\n#"), r"\[broker\] with host, which line dew needs"),
+        (("max_bytes = 200", "max_bytes = 300000"), "framing.max_bytes of line dew within broker.max_packet_bytes"),
+        (("max_bytes = 200", 'line_end = "lf"'), "an MQTT message is one frame; line_end cuts none"),
+        (('decode = { format = "json"', 'decode = { stream = "s", format = "json"'), "one name of the stream"),
+    ],
+)
+def test_a_line_that_does_not_fit_its_broker(tmp_path, change, words):
+    device(tmp_path, 1, source=", stream_level = 1")
+    file = tmp_path / "device.toml"
+    file.write_text(file.read_text().replace(*change))
+    with pytest.raises(ConfigurationError, match=words):
+        load_config(file)
+
+
+def test_without_a_broker_nothing_of_it_is_loaded():
+    code = (
+        "import sys, json, edge_runtime.run.serve\n"
+        f"print(json.dumps([name for name in {MODULES!r} if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"mqtt5", "ssl", "paho", "serial"} & set(json.loads(done.stdout))

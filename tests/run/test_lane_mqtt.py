@@ -1,0 +1,269 @@
+"""When a lane says that a message is durable, and what a restart and a redelivery make of it; the link is a stand-in."""
+
+import json
+
+import pytest
+
+from edge_runtime.run.boot import boot
+from edge_runtime.run.lane import SPILL_NS, Lane
+from edge_runtime.run.setting import make_setting
+from edge_runtime.sinks.journal import Journal, JournalFull
+from edge_runtime.spec.device_config import LineConfig
+from tests.rig.bundles import DEWPOINT, FROST
+from tests.rig.clock import HandClock
+from tests.rig.fake_link import FakeLink
+
+FIELDS = {
+    "air_temperature": "Cel", "relative_humidity": "%", "station_pressure": "hPa", "wind_speed": "m/s",
+    "solar_irradiance": "W/m2",
+}  # fmt: skip
+TIME = {"field": "time", "format": "unix_s"}
+
+
+@pytest.fixture(scope="module")
+def ready():
+    made = {}
+    for bundle in (DEWPOINT, FROST):
+        made[bundle] = boot(bundle, make_setting()).ready
+        assert made[bundle] is not None
+    return made
+
+
+class Rig:
+    """A lane between a topic and a topic, its link and its clock."""
+
+    def __init__(self, folder, ready, bundle, *, time=TIME, source=None, **link):
+        names = list(FIELDS)[: 3 if bundle == DEWPOINT else 5]
+        config = LineConfig.model_validate({
+            "name": "line", "bundle": str(bundle),
+            "source": {"kind": "mqtt", "topics": ("in/#",)} | (source or {}),
+            "decode": {"format": "json"} | ({"time": time} if time else {}),
+            "channels": {name: {"field": name, "unit": FIELDS[name]} for name in names},
+            "sink": ({"kind": "mqtt", "topic": "out"},),
+        })  # fmt: skip
+        self.link, self.clock = FakeLink(**link), HandClock()
+        self.lane = Lane(
+            config, ready[bundle], folder=folder, state=folder, run_id="r", wall_ns=self.clock.wall_ns,
+            mono_ns=self.clock.mono_ns, link=self.link,
+        )  # fmt: skip
+        self.lane.start(type("Bell", (), {"set": lambda _: None})())
+
+    def bring(self, second, **more):
+        values = {"air_temperature": 20, "relative_humidity": 50, "station_pressure": 1000, "wind_speed": 2,
+                  "solar_irradiance": 0}  # fmt: skip
+        return self.link.bring("in/a", json.dumps({"time": 1_700_000_000 + second} | values).encode(), **more)
+
+    @property
+    def samples(self):
+        return self.lane.line.ledger.as_dict()["samples"]
+
+    def adds_up(self):
+        ledger = self.lane.health().ledger
+        return ledger.adds_up
+
+    def die(self):
+        """End as a kill does: nothing is written any more, and the locks go."""
+        self.lane._journal._close_files()
+
+
+def test_one_reading_is_acknowledged_once_its_answer_is_confirmed(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    for second in range(3):
+        rig.bring(second)
+        rig.lane.turn()
+    written = (tmp_path / "line.journal").stat().st_size
+    assert (len(rig.link.published), rig.link.acknowledged) == (3, [])
+    rig.link.confirm(2)
+    rig.lane.turn()
+    assert rig.link.acknowledged == [1, 2]
+    assert rig.lane.in_flight == 1
+    rig.link.confirm(1)
+    rig.lane.turn()
+    assert rig.link.acknowledged == [1, 2, 3]
+    assert (rig.lane.line.ledger.published, rig.adds_up()) == (3, True)
+    assert (tmp_path / "line.journal").stat().st_size == written
+    rig.lane.stop()
+
+
+def test_a_sink_that_does_not_answer_is_spilled_for(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT, room=2)
+    rig.lane.turn()
+    for second in range(5):
+        rig.bring(second)
+    rig.lane.turn()
+    written = (tmp_path / "line.journal").stat().st_size
+    rig.clock.advance(SPILL_NS / 1e9 - 0.1)
+    rig.lane.turn()
+    assert rig.link.acknowledged == []
+    rig.clock.advance(0.1)
+    rig.lane.turn()
+    assert rig.link.acknowledged == [1, 2, 3, 4, 5]
+    assert (tmp_path / "line.journal").stat().st_size > written
+    rig.die()
+    again = Rig(tmp_path, ready, DEWPOINT)
+    again.lane.turn()
+    assert [json.loads(one[1])["seq"] for one in again.link.published] == [0, 1, 2, 3, 4]
+    assert [one[1] for one in again.link.published[:2]] == [one[1] for one in rig.link.published]
+    again.lane.stop()
+
+
+def test_a_windowed_line_is_acknowledged_by_its_journal_alone(tmp_path, ready):
+    """A window of 24 and never more than 10 ahead: what is not answered yet must be acknowledged, or nothing comes on."""
+    rig = Rig(tmp_path, ready, FROST)
+    rig.link.receive_maximum = 10
+    for hour in range(24):
+        rig.bring(hour * 3600)
+    for _ in range(3):
+        rig.lane.turn()
+    assert rig.link.acknowledged == list(range(1, 25))
+    assert len(rig.link.published) == 1
+    assert rig.lane.line.ledger.published == 0
+    rig.die()
+    again = Rig(tmp_path, ready, FROST)
+    again.lane.turn()
+    assert again.link.published[0][1] == rig.link.published[0][1]
+    again.link.confirm(1)
+    again.lane.turn()
+    assert (again.lane.line.ledger.published, again.adds_up()) == (1, True)
+    again.lane.stop()
+
+
+def test_a_full_disk_holds_acknowledgements_back(tmp_path, ready, monkeypatch):
+    rig = Rig(tmp_path, ready, FROST)
+    full = JournalFull(subject="line.journal", found="No space left on device", expected="room", todo="free the disk")
+
+    def refuse(*_):
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "commit", refuse)
+        patch.setattr(Journal, "compact", refuse)
+        for hour in range(100):
+            rig.bring(hour * 3600)
+        for _ in range(3):
+            rig.lane.turn()
+            rig.lane.tick()
+        assert rig.link.acknowledged == []
+        assert rig.samples["received"] == 64
+    rig.lane.tick()
+    assert rig.link.acknowledged == list(range(1, 65))
+    rig.lane.turn()
+    assert rig.samples["received"] == 100
+    rig.lane.stop()
+
+
+@pytest.mark.parametrize("time", [TIME, None])
+def test_what_comes_again_is_a_duplicate(tmp_path, ready, time):
+    rig = Rig(tmp_path, ready, DEWPOINT, time=time)
+    number = rig.bring(0)
+    rig.lane.turn()
+    rig.bring(0, packet_id=number, again=True)
+    rig.lane.turn()
+    rig.link.confirm(1)
+    rig.lane.turn()
+    assert (rig.samples["accepted"], rig.samples["duplicate"], len(rig.link.published)) == (1, 1, 1)
+    assert (rig.link.acknowledged, rig.adds_up()) == ([number, number], True)
+    rig.lane.stop()
+
+
+def test_without_a_time_a_restart_still_knows_it(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT, time=None)
+    number = rig.bring(0)
+    rig.lane.turn()
+    assert rig.link.acknowledged == [number]
+    rig.die()
+    again = Rig(tmp_path, ready, DEWPOINT, time=None)
+    again.clock.advance(5)
+    again.bring(0, packet_id=number, again=True)
+    again.bring(0, packet_id=number + 1, again=True)
+    again.lane.turn()
+    assert (again.samples["accepted"], again.samples["duplicate"]) == (2, 1)
+    assert again.link.published[0][1] == rig.link.published[0][1]
+    again.lane.stop()
+
+
+def test_the_same_number_and_content_may_be_another_message(tmp_path, ready):
+    """A broker begins its numbers anew; only one that says so sends again."""
+    rig = Rig(tmp_path, ready, DEWPOINT, time=None)
+    for _ in range(2):
+        rig.bring(0, packet_id=7)
+        rig.lane.turn()
+    assert (rig.samples["accepted"], rig.samples["duplicate"]) == (2, 0)
+    rig.lane.stop()
+
+
+def test_what_is_refused_is_acknowledged_and_counted(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.link.bring("in/a", b"no json")
+    rig.link.bring("in/a", b"")
+    rig.link.bring("in/a", b"1", retained=True)
+    rig.link.bring("in/a", b"x" * 5000)
+    rig.lane.turn()
+    assert rig.link.acknowledged == [1, 2, 3, 4]
+    assert (rig.samples["received"], rig.samples["rejected"]) == (3, {"bad_json": 1, "too_long": 1})
+    assert (rig.samples["dropped"], rig.adds_up()) == ({"retained": 1}, True)
+    rig.lane.stop()
+
+
+def test_a_level_of_the_topic_names_the_stream(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT, source={"stream_level": 2})
+    rig.bring(0)
+    rig.lane.turn()
+    assert json.loads(rig.link.published[0][1])["stream"] == "a"
+    rig.lane.stop()
+
+
+def test_an_answer_too_large_waits_and_says_so(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT, max_bytes=10)
+    rig.bring(0)
+    rig.lane.turn()
+    assert "the broker takes 10 at most" in rig.lane.trouble
+    assert rig.adds_up()
+    rig.lane.stop()
+
+
+def test_a_refused_answer_is_sent_again_after_a_pause(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.bring(0)
+    rig.lane.turn()
+    rig.link.published[0][2].refusal = "not authorized (0x87)"
+    rig.lane.turn()
+    assert "The broker refuses an answer: not authorized (0x87)" in rig.lane.trouble
+    assert len(rig.link.published) == 1
+    rig.clock.advance(5)
+    rig.lane.turn()
+    assert len(rig.link.published) == 2
+    rig.lane.stop()
+
+
+def test_answers_that_nobody_hears_are_told(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.bring(0)
+    rig.lane.turn()
+    rig.link.published[0][2].unheard = True
+    rig.link.confirm(1)
+    rig.lane.turn()
+    assert rig.lane.health().sinks == {"mqtt out": "It is taking answers; nobody subscribes to them."}
+    rig.lane.stop()
+
+
+def test_a_lane_that_stops_leaves_to_the_broker_what_it_did_not_take(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    for second in range(100):
+        rig.bring(second)
+    rig.lane.turn()
+    rig.lane.stop_taking()
+    rig.lane.turn()
+    rig.lane.stop()
+    assert rig.samples["received"] == 64
+    assert len(rig.link.acknowledged) == 64
+
+
+def test_a_line_of_qos_0_owes_no_acknowledgement(tmp_path, ready):
+    """Another line of the same topic may have asked for QoS 1: that one's share of the message is its own affair."""
+    rig = Rig(tmp_path, ready, DEWPOINT, source={"qos": 0})
+    numbers = [rig.bring(second) for second in range(100)]
+    rig.lane.turn()
+    assert rig.link.acknowledged == numbers
+    assert (rig.samples["received"], rig.adds_up()) == (100, True)
+    rig.lane.stop()

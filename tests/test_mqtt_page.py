@@ -1,0 +1,74 @@
+"""docs/mqtt.md: its first part from block to block as a reader types it, and every device file of it."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+from edge_runtime.spec.device_config import DeviceConfig
+from tests.rig.broker import free_port
+from tests.rig.need import need
+from tests.test_readme import _BLOCK, _environment, checkout
+
+__all__ = ["checkout"]  # a fixture, asked for by name
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/mqtt.md").read_text(encoding="utf-8")
+PATIENCE_S = 60
+
+
+def test_every_block_of_the_first_part(checkout: Path) -> None:
+    environment = _environment(checkout)
+    environment["PATH"] += ":/usr/sbin"
+    need(shutil.which("mosquitto", path=environment["PATH"]), "mosquitto")
+    port = str(free_port())
+    behind: list[subprocess.Popen[bytes]] = []
+    printed = ""
+    kinds = []
+    first_part = PAGE[: PAGE.index("\n## `[broker]`")].replace("1883", port)
+    try:
+        for block in _BLOCK.finditer(first_part):
+            kind, text = block["kind"], block["text"]
+            kinds.append(kind)
+            if kind == "toml":
+                (checkout / "mqtt.toml").write_text(text, encoding="utf-8")
+            elif kind == "python":
+                done = subprocess.run(
+                    [sys.executable, "-c", text], cwd=checkout, env=environment, capture_output=True, text=True,
+                    check=False, timeout=PATIENCE_S,
+                )  # fmt: skip
+                assert done.returncode == 0, done.stderr
+                printed = done.stdout
+            elif kind == "sh" and text.rstrip().endswith("&"):
+                words = text.rstrip().removesuffix("&").split()
+                behind.append(subprocess.Popen(words, cwd=checkout, env=environment, stderr=subprocess.DEVNULL))
+            elif kind == "sh":
+                _until_it_says(text.split(), checkout, environment, "1 received = 1 accepted")
+            else:
+                assert printed == text
+    finally:
+        for process in reversed(behind):
+            process.terminate()
+            process.wait(PATIENCE_S)
+    assert kinds == ["sh", "toml", "sh", "python", "", "sh"]
+
+
+def _until_it_says(words: list[str], folder: Path, environment: dict[str, str], expected: str) -> None:
+    """Ask again until it does: a status is written once a second."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        if expected in done.stdout:
+            return
+        assert time.monotonic() < deadline, done.stdout
+
+
+def test_every_device_file_of_it_loads() -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        DeviceConfig.model_validate(tomllib.loads(block))
