@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,17 @@ def max_streams(rule: WindowRule) -> int:
     return max(1, min(MAX_STREAMS, MAX_STREAM_NUMBERS // rule.stream_numbers))
 
 
+def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
+    """Why a stream that is new beside ``known`` others, of ``most`` at once, is not opened; ``None`` where it may be."""
+    if len(name) > MAX_STREAM_NAME:
+        found, expected = f"a name of {len(name)} characters, {name[:40]!r}...", f"at most {MAX_STREAM_NAME}"
+        return Rejection("bad_stream", "stream", found, expected, "check decode.stream")
+    if known >= most:
+        full = f"stream {name[:40]!r}, one more than {most}"
+        return Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream")
+    return None
+
+
 class _Due(NamedTuple):
     stream: Stream
     name: str
@@ -64,8 +75,9 @@ class Line:
 
     ``feed`` and ``offer`` take samples in, ``run`` answers every window that is due, ``take_answers`` and
     ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
-    ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time, in
-    which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
+    ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time,
+    in which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
+    ``when_bad_time`` is the binding's: with ``arrival`` it counts, as an oddity, each time of arrival that stands for one.
     """
 
     def __init__(
@@ -78,8 +90,10 @@ class Line:
         decoder: "Decoder | None" = None,
         batch_sizes: tuple[int, ...] | None = None,
         max_age_ns: int | None = None,
+        when_bad_time: Literal["refuse", "arrival"] = "refuse",
     ) -> None:
         manifest = model.manifest
+        self._counts_arrival = when_bad_time == "arrival"
         self._age_limit_ns = _EVER_NS if max_age_ns is None else max_age_ns
         self._max_age_ns = self._max_ahead_ns = _EVER_NS
         self._clock_flag = 0
@@ -189,6 +203,8 @@ class Line:
             stream.oddities["duplicate"] += 1
             return
         self.ledger.accepted += 1
+        if self._counts_arrival and reading.time_ns is None:
+            stream.oddities["time_of_arrival"] += 1
         self._samples.append((name, time_ns, *judged))
         if self._rule.states:
             self._touched[name] = stream
@@ -307,15 +323,9 @@ class Line:
 
     def _opened(self, name: str, raw: bytes) -> Stream | None:
         """A new stream, unless its name or their number is too much; the refusal is then recorded."""
-        if len(name) > MAX_STREAM_NAME:
-            found, expected = f"a name of {len(name)} characters, {name[:40]!r}...", f"at most {MAX_STREAM_NAME}"
-            self._reject(Rejection("bad_stream", "stream", found, expected, "check decode.stream"), "", raw)
-            return None
-        if len(self._streams) >= self._max_streams:
-            full = f"stream {name[:40]!r}, one more than {self._max_streams}"
-            self._reject(
-                Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream"), "", raw
-            )
+        refused = refuse_stream(name, known=len(self._streams), most=self._max_streams)
+        if refused is not None:
+            self._reject(refused, "", raw)
             return None
         stream = self._streams[name] = Stream(self._rule, self._post.fresh)
         return stream

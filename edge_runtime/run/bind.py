@@ -19,6 +19,7 @@ from edge_runtime.flow.assemble import bound_fields
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.line import max_streams, refuse_stream
 from edge_runtime.flow.present_fields import absent
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.flow.window import Stream, WindowRule
@@ -98,12 +99,12 @@ class DryBinding:
         return [] if isinstance(frame, Damaged) else absent(self._decode, frame, self._fields)
 
     def _judged(self, reading: Reading, arrival_ns: int, frame: bytes) -> Sample:
-        stream = self._streams.setdefault(reading.stream, Stream(self._rule, ()))
+        stream = self._streams.get(reading.stream)
         time_ns = reading.time_ns
         if time_ns is None:
-            time_ns = max(arrival_ns, stream.last_ns + 1)
+            time_ns = arrival_ns if stream is None else max(arrival_ns, stream.last_ns + 1)
         judged = self._contract.judge(reading, stream, time_ns)
-        taken = judged if isinstance(judged, Rejection) else stream.push(time_ns, *judged)
+        taken = judged if isinstance(judged, Rejection) else self._pushed(reading.stream, time_ns, judged)
         told = Sample(
             "accepted" if taken is True else "duplicate",
             time_ns=reading.time_ns, stream=reading.stream, channels=self._told(reading, judged), carry=reading.carry,
@@ -113,6 +114,14 @@ class DryBinding:
                 taken = self._decoder.explain_missing(frame, taken)
             return told._replace(outcome="refused", rejection=taken)
         return told._replace(flags=tuple(flag_names(judged.flags if isinstance(judged, Judged) else 0)))
+
+    def _pushed(self, name: str, time_ns: int, judged: Judged) -> Rejection | bool:
+        if name not in self._streams:
+            refused = refuse_stream(name, known=len(self._streams), most=max_streams(self._rule))
+            if refused is not None:
+                return refused
+            self._streams[name] = Stream(self._rule, ())
+        return self._streams[name].push(time_ns, *judged)
 
     def _told(self, reading: Reading, judged: Judged | Rejection) -> tuple[tuple[str, dict[str, Any]], ...]:
         conversions = self._contract.conversions_of(reading.units)

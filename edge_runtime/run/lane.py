@@ -87,6 +87,7 @@ class Lane:
             if isinstance(config.source, MqttSource)
             else make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
+            when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
         self._judge_by_clock()

@@ -1,3 +1,4 @@
+import datetime as dt
 import json
 import struct
 from itertools import pairwise
@@ -12,7 +13,7 @@ from edge_runtime.flow import line as module
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAM_NUMBERS, MAX_STREAMS, max_streams
 from edge_runtime.flow.window import State, Stream, WindowRule
-from edge_runtime.spec.binding import StructDecode
+from edge_runtime.spec.binding import JsonDecode, StructDecode, TimeField
 from edge_runtime.spec.crc import Crc, crc_function
 from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.reading import Reading
@@ -101,7 +102,7 @@ def test_every_refusal_is_counted_by_its_reason_and_the_ledgers_add_up():
         "rejected": {"bad_encoding": 1, "bad_time": 1, "beyond_physical": 1, "missing": 1, "not_a_number": 1,
                      "not_finite": 1, "time_back": 1, "too_long": 1, "wrong_columns": 1},
     }  # fmt: skip
-    assert ledger(line)["answers"] == {"due": 4, "published": 0, "refused": {"gap": 1}, "dropped": {}}
+    assert ledger(line)["answers"] == {"due": 4, "published": 0, "refused": {"gap": 1}, "suppressed": {}, "dropped": {}}
     assert line.ledger.adds_up(pending_samples=0, pending_answers=3)
     refused = line.take_refused()
     assert len(refused) == 10
@@ -368,3 +369,17 @@ def test_what_is_odd_about_times_is_counted_by_stream():
     line.feed(data + rows([6.0], start=1101) + rows([7.0], start=90_000) + rows([8.0], start=101), 1102 * NS)
     assert line.oddities == {"": {"duplicate": 1, "time_back": 1, "gap": 1, "too_soon": 1, "time_ahead": 1, "stale": 1}}
     assert line.ledger.adds_up(pending_samples=0, pending_answers=line.pending)
+
+
+@pytest.mark.parametrize(("when_bad", "counted"), [("arrival", {"": {"time_of_arrival": 2}}), ("refuse", {})])
+def test_times_of_arrival_that_stand_for_bad_ones_are_counted(
+    when_bad: str, counted: dict[str, dict[str, int]]
+) -> None:
+    """arendst/Tasmota#2571: valid data stamped 1970 is taken by declared policy, and never without a word."""
+    time = TimeField(field="t", format="unix_s", not_before=dt.date(2020, 1, 1), when_bad=when_bad)
+    made = tiny.line(decode=JsonDecode(format="json", time=time))
+    for number, at in enumerate((1_800_000_000, 3, "soon")):
+        made.feed_frame(json.dumps({"t": at, "a": 1, "b": 2}).encode(), (1_800_000_000 + 10 * number) * NS)
+    assert made.oddities == counted
+    assert made.ledger.rejected == ({"bad_time": 2} if when_bad == "refuse" else {})
+    assert made.ledger.accepted == (1 if when_bad == "refuse" else 3)

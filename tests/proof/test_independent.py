@@ -67,4 +67,4 @@ def test_the_ledgers_say_so_too(tmp_path):
         "rejected": {},
         "dropped": {},
     }
-    assert book["counts"]["answers"] == {"due": 169, "published": 169, "refused": {}, "dropped": {}}
+    assert book["counts"]["answers"] == {"due": 169, "published": 169, "refused": {}, "suppressed": {}, "dropped": {}}

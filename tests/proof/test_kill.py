@@ -53,7 +53,13 @@ def _kill_station(tmp_path, kills):
     trial = Trial(tmp_path, whole(), journal=DURABLE)
     assert len(trial.expected) == len(set(trial.expected)) == 169
     assert trial.book["adds_up"]
-    assert trial.book["counts"]["answers"] == {"due": 169, "published": 169, "refused": {}, "dropped": {}}
+    assert trial.book["counts"]["answers"] == {
+        "due": 169,
+        "published": 169,
+        "refused": {},
+        "suppressed": {},
+        "dropped": {},
+    }
     trial.kill(kills, seed=100)
 
 

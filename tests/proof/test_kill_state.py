@@ -19,7 +19,13 @@ def _trial(tmp_path, journal):
     samples = trial.book["counts"]["samples"]
     assert (samples["accepted"], samples["duplicate"]) == (ANSWERS, 1)
     assert samples["rejected"] == {"beyond_physical": 1}
-    assert trial.book["counts"]["answers"] == {"due": ANSWERS, "published": ANSWERS, "refused": {}, "dropped": {}}
+    assert trial.book["counts"]["answers"] == {
+        "due": ANSWERS,
+        "published": ANSWERS,
+        "refused": {},
+        "suppressed": {},
+        "dropped": {},
+    }
     return trial
 
 

@@ -112,5 +112,6 @@ def line(
         framing=make_framing(LinesFraming(max_bytes=200), decode.encoding),
         decoder=make_decoder(decode, channels),
         batch_sizes=sizes,
+        when_bad_time="refuse" if decode.time is None else decode.time.when_bad,
         max_age_ns=max_age_ns,
     )

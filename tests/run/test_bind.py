@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,12 +148,17 @@ def test_what_is_wrong_before_any_payload(bind: Bind, tmp_path: Path, capsysbina
     assert "no --dry-run" in errors[0]
 
 
-def test_neither_a_session_nor_a_source_is_opened(bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edge_runtime.engine.session.open_session", None, raising=False)
-    monkeypatch.setattr("edge_runtime.sources.make_source", None)
-    before = set(sys.modules)
-    assert bind(GOOD)[0] == 0
-    assert not {"onnxruntime", "serial", "paho"} & (set(sys.modules) - before)
+def test_neither_a_session_nor_a_source_is_opened(bind: Bind, tmp_path: Path) -> None:
+    """Not even what could open one is loaded; in a process of its own, for this one has loaded everything."""
+    (tmp_path / "payload").write_bytes(GOOD)
+    program = (
+        "import sys; from edge_runtime.cli import main; code = main(sys.argv[1:]);"
+        " sys.exit(code or bool({'onnxruntime', 'serial', 'paho'} & set(sys.modules)))"
+    )
+    words = ["bind", "--dry-run", "--config", str(bind.config), str(tmp_path / "payload")]
+    ran = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["outcome"] == "accepted"
 
 
 def test_it_refuses_exactly_what_the_line_refuses(bind: Bind) -> None:
@@ -165,7 +171,7 @@ def test_it_refuses_exactly_what_the_line_refuses(bind: Bind) -> None:
         for t, rh, who, at in [
             (68, 50, "a", 1000), (68, 50, "a", 1000), (68, 51, "a", 1000), (68, 50, "a", 990), (68, 50, "b", 990),
             (None, 50, "a", 1010), ("68", 50, "a", 1020), (1e9, 50, "a", 1030), (68, -1, "a", 1040), (68, 50, "", 1050),
-            (68, 50, "a", "x"), (68, 50, "a", 1060),
+            (68, 50, "a", "x"), (68, 50, "a", 1060), (68, 50, "a" * 101, 1060),
         ]
     ]  # fmt: skip
     _, samples, _ = bind(b"\n".join(frames))
