@@ -1,11 +1,7 @@
-"""The one door to mqtt5: one MQTT 5 connection, made again for ever, without a thread; it judges no payload."""
+"""The one door to mqtt5: MQTT 5 as a dialect of `links.broker_link`, packets in and out; it judges no payload."""
 
-import random
-import socket
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
-from zlib import crc32
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import mqtt5
 from mqtt5 import (
@@ -24,335 +20,100 @@ from mqtt5 import (
     Will,
 )
 
-from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
-from edge_runtime.links.mqtt_words import words_of
-from edge_runtime.links.stream_socket import Address, Encryption, Lookup, StreamLost, StreamSocket
+from edge_runtime.links.mqtt_dialect import TOO_LARGE, WRONG_VERSION, Caller, Target, Unreadable, Welcome
+from edge_runtime.links.mqtt_port import Inbox
+from edge_runtime.links.stream_socket import StreamSocket
 
-NS: Final = 1_000_000_000
-FIRST_WAIT_NS: Final = 100_000_000
-"""The first retry comes soon: most losses are a broker that restarts."""
-REFUSED_WAIT_NS: Final = 15 * NS
-"""The longest wait after a refusal: asking on and on with a wrong password gets a client banned."""
-GREETING_NS: Final = 10 * NS
-"""How long an attempt may take, from the lookup to the broker's welcome."""
-SUBSCRIBE_AGAIN_NS: Final = 10 * NS
-"""After this a filter that was refused, or never answered, is asked for again."""
-SHORT_LIFE_NS: Final = 5 * NS
-SHORT_LIVES: Final = 3
-"""So many losses in a row within SHORT_LIFE_NS of the welcome: somebody else connects with our client id."""
-RIVAL_WAIT_NS: Final = 30 * NS
-FILTERS_AT_ONCE: Final = 50
-"""More in one SUBSCRIBE is more than some brokers read."""
-MAX_IN_FLIGHT: Final = 64
-"""Messages sent and not confirmed, whatever the broker allows: what goes again after a loss."""
-READ_AHEAD_BYTES: Final = 8 << 20
-"""What inboxes may hold before the socket is no longer read."""
-UNSENT_BYTES: Final = 1 << 20
-"""What may wait for the system to take; beyond it nothing more is published."""
-FAREWELL_NS: Final = 2 * NS
-_FAREWELL_STEP_S: Final = 0.05
-_REFUSED: Final = 0x80
-_TAKEN_OVER: Final = 0x8E
-_NOBODY_LISTENS: Final = 0x10
-_OVERHEAD_BYTES: Final = 16  # of a PUBLISH beside topic and payload: header, length, id, properties
+_OLD_WELCOME: Final = b"\x20\x02"
+"""How the answer of a broker before MQTT 5 begins; MQTT 5's is never so short."""
+_OLD_WELCOME_BYTES: Final = 4
 
 
-class Target(NamedTuple):
-    """Which broker, as whom, on what terms; see `spec.broker.BrokerConfig`. ``password`` is never shown or logged."""
+class Mqtt5:
+    """MQTT 5 towards ``target``; see `links.mqtt_dialect.Dialect` for the methods."""
 
-    host: str
-    port: int
-    client_id: str
-    user: str | None
-    password: Callable[[], bytes | None]
-    tls: Encryption | None
-    keepalive_s: int
-    session_expiry_s: int
-    receive_maximum: int
-    max_packet_bytes: int
-    reconnect_max_s: float
-    status_topic: str
-    will: bytes
+    name = "MQTT 5"
+    max_in_flight = 64
 
-
-class _Flight(NamedTuple):
-    topic: str
-    payload: bytes
-    retain: bool
-    sent: Sent
-
-
-def _jitter() -> float:
-    return random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries; guards nothing)
-
-
-class Mqtt5Link:
-    """A connection to ``target``; see `links.mqtt_port.MqttLink` for the methods."""
-
-    def __init__(
-        self,
-        target: Target,
-        *,
-        wall_ns: Callable[[], int],
-        mono_ns: Callable[[], int],
-        jitter: Callable[[], float] = _jitter,
-    ) -> None:
-        self.reopened = 0
-        self._target = target
-        self._place = f"{target.host}:{target.port}"
-        self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
-        self._wake: Callable[[], None] = lambda: None
-        self._inboxes: list[Inbox] = []
-        self._wanted_by: dict[str, tuple[Inbox, ...]] = {}
-        self._lookup: Lookup | None = None
-        self._addresses: list[Address] = []
-        self._stream: StreamSocket | None = None
-        self._is_greeted = False
-        self.is_up = False
-        self._retry_ns: int | None = None
-        self._deadline_ns = 0
-        self._failures = 0
-        self._short_lives = 0
-        self._rival = False
-        self._connection = 0
-        self._up_since_ns = self._heard_ns = self._said_ns = 0
-        self._keepalive_ns = target.keepalive_s * NS
-        self._pinged = False
+    def __init__(self, target: Target, caller: Caller) -> None:
+        self._target, self._caller = target, caller
         self._rest = b""
-        self._out: list[bytes] = []
-        self._unacked: deque[list[int]] = deque()  # [packet id, how many inboxes have not said that it is done]
-        self._by_id: dict[int, list[int]] = {}
-        self._flights: dict[int, _Flight] = {}
-        self._unsent: deque[int] = deque()
-        self._next_id = 0
-        self._broker_receives = MAX_IN_FLIGHT
-        self._broker_bytes: int | None = None
-        self._has_session = False
-        self._subscribing: dict[int, list[str]] = {}
-        self._refused_filters: dict[str, str] = {}
-        self._granted: set[str] = set()
-        self._subscribe_ns: int | None = None
-        self._announcement: Callable[[], bytes] | None = None
-        self._announced: Sent | None = None
-        self._closed = False
-        self._status = "not started"
+        self._is_welcome = False
 
-    # What the loop asks.
+    def connect(self, stream: StreamSocket) -> None:  # noqa: ARG002 -- the dialect's
+        """Say CONNECT."""
+        target = self._target
+        self._rest = b""
+        self._is_welcome = False
+        packet = ConnectPacket(
+            target.client_id,
+            username=target.user,
+            password=target.password(),
+            clean_start=False,
+            will=Will(target.status_topic, payload=target.will, qos=QoS.AT_LEAST_ONCE, retain=True),
+            keep_alive=target.keepalive_s,
+            session_expiry_interval=target.session_expiry_s,
+            receive_max=target.receive_maximum,
+            max_packet_size=target.max_packet_bytes,
+        )
+        self._put(packet)
 
-    @property
-    def receive_maximum(self) -> int:
-        """How many messages may be taken and not acknowledged."""
-        return self._target.receive_maximum
-
-    @property
-    def socket(self) -> socket.socket | None:
-        """What to wait for."""
-        return None if self._stream is None or self._is_full else self._stream.socket
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether the inboxes have to be emptied first; the broker is then held back by TCP.
-
-        It should not come to this, but mosquitto 2.0.11 forgets the receive maximum when it resumes a session.
-        """
-        return sum(inbox.bytes for inbox in self._inboxes) > READ_AHEAD_BYTES
-
-    @property
-    def wants_write(self) -> bool:
-        """Whether to wait for room to write too."""
-        return self._stream is not None and self._stream.wants_write
-
-    @property
-    def trouble(self) -> str:
-        """What keeps it from its work, as a clause."""
-        if self.is_up and not self._refused_filters:
-            return ""
-        return f"broker {self._place}: {self.status().removesuffix('.')}"
-
-    def due_ns(self) -> int | None:
-        """When ``receive`` must be called without new input."""
-        if self._stream is not None and self._stream.has_more:
-            return self._mono_ns()
-        if not self.is_up:
-            return self._retry_ns if self._retry_ns is not None else self._deadline_ns
-        silence = self._heard_ns + (self._keepalive_ns * 3 // 2 if self._pinged else self._keepalive_ns)
-        due = [silence, self._said_ns + self._keepalive_ns]
-        return min(due if self._subscribe_ns is None else [*due, self._subscribe_ns])
-
-    def status(self) -> str:
-        """One plain sentence."""
-        if self.is_up and self._refused_filters:
-            pattern, why = next(iter(self._refused_filters.items()))
-            more = f", and {len(self._refused_filters) - 1} more" if len(self._refused_filters) > 1 else ""
-            return f"connected, but it refuses topic filter {pattern!r}{more}: {why}"
-        return self._status
-
-    # What sources, sinks and the process ask.
-
-    def subscribe(self, filters: Sequence[str], *, qos: int, retained: bool) -> Inbox:
-        """Where messages of these filters will arrive."""
-        inbox = Inbox(filters, qos=qos, retained=retained)
-        self._inboxes.append(inbox)
-        return inbox
-
-    def start(self, wake: Callable[[], None]) -> None:
-        """Begin to connect."""
-        self._wake = wake
-        self._retry_ns = self._mono_ns()
-        self._status = f"connecting to {self._place}"
-
-    def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> Sent | None:
-        """Send one; see the port."""
-        size = len(topic.encode()) + len(payload) + _OVERHEAD_BYTES
-        if self._broker_bytes is not None and size > self._broker_bytes:
-            raise TooLarge(f"a message of {size} bytes, and the broker takes {self._broker_bytes} at most")
-        if not self.is_up or self._stream is None or self._stream.unsent_bytes > UNSENT_BYTES:
-            return None
-        if qos == 0:
-            self._put(PublishPacket(topic, payload, retain=retain))
-            return Sent(done=True)
-        if len(self._flights) >= self._broker_receives:
-            return None
-        packet_id = self._free_id()
-        flight = self._flights[packet_id] = _Flight(topic, payload, retain, Sent())
-        self._put(_publish(packet_id, flight))
-        return flight.sent
-
-    def acknowledge(self, message: Message) -> None:
-        """Say that a message's effect is durable."""
-        delivery = self._by_id.get(message.packet_id) if message.connection == self._connection else None
-        if delivery is None or not message.mark:
-            return
-        delivery[1] -= 1
-        # In the order they came (MQTT 5, 4.6).
-        while self._unacked and self._unacked[0][1] <= 0:
-            done = self._unacked.popleft()
-            del self._by_id[done[0]]
-            self._put(PubAckPacket(done[0]))
-
-    def announce(self, make: Callable[[], bytes]) -> None:
-        """Keep what ``make`` gives retained on the status topic."""
-        self._announcement, self._announced = make, None
-        self._publish_announcement()
-
-    def close(self, farewell: bytes) -> None:
-        """Leave ``farewell``, see that the broker has it, and part."""
-        if self._closed:
-            return
-        self._closed = True
-        if self.is_up:
-            self.announce(lambda: farewell)
-            deadline = self._mono_ns() + FAREWELL_NS
-            self.send()
-            while self.is_up and not (self._announced is not None and self._announced.done):
-                if self._mono_ns() >= deadline or self._stream is None:
-                    break
-                self._stream.wait(_FAREWELL_STEP_S)
-                self.receive()
-                self.send()
-            self._part(DisconnectReasonCode.NORMAL_DISCONNECTION)
-        self._drop_stream()
-        self._status = "closed"
-
-    # Turning.
-
-    def receive(self) -> None:
-        """Take all that waits and do what is due."""
-        try:
-            if self._stream is None:
-                self._begin()
-            if self._stream is not None and not self._is_greeted:
-                self._greet(self._stream)
-            if self._stream is not None and self._is_greeted:
-                self._read(self._stream)
-                self._keep_alive()
-                self._ask_for_filters()
-        except StreamLost as error:
-            self._lose(error)
-
-    def send(self) -> None:
-        """Hand what was gathered to the system."""
-        if self._stream is None or not (self._out or self._stream.unsent_bytes):
-            return
-        if not self._is_greeted:
-            return
-        data = b"".join(self._out)
-        self._out.clear()
-        if data:
-            self._said_ns = self._mono_ns()
-        try:
-            self._stream.send(data)
-        except StreamLost as error:
-            self._lose(error)
-
-    def _begin(self) -> None:
-        """Look up and connect, one address after the other."""
-        now = self._mono_ns()
-        if self._closed or (self._retry_ns is not None and now < self._retry_ns):
-            return
-        if self._lookup is None and not self._addresses:
-            self._retry_ns, self._deadline_ns = None, now + GREETING_NS
-            self._lookup = Lookup(self._target.host, self._target.port, self._wake)
-        if self._lookup is not None:
-            if self._lookup.failure:
-                raise StreamLost(self._lookup.failure)
-            if self._lookup.addresses is None:
-                if now >= self._deadline_ns:
-                    raise StreamLost(f"no answer about {self._target.host} from the name server")
-                return
-            self._addresses, self._lookup = list(self._lookup.addresses), None
-        address = self._addresses.pop(0)
-        self._retry_ns, self._deadline_ns = None, now + GREETING_NS
-        self._stream = StreamSocket(address, self._target.tls, self._target.keepalive_s * 1500)
-
-    def _greet(self, stream: StreamSocket) -> None:
-        """Go on connecting, and say CONNECT once there is a connection."""
-        if stream.open():
-            self._is_greeted = True
-            self._rest = b""
-            self._out.clear()
-            target = self._target
-            packet = ConnectPacket(
-                target.client_id,
-                username=target.user,
-                password=target.password(),
-                clean_start=False,
-                will=Will(target.status_topic, payload=target.will, qos=QoS.AT_LEAST_ONCE, retain=True),
-                keep_alive=target.keepalive_s,
-                session_expiry_interval=target.session_expiry_s,
-                receive_max=target.receive_maximum,
-                max_packet_size=target.max_packet_bytes,
-            )
-            self._put(packet)
-            self._status = f"connected to {self._place}, which has not said welcome yet"
-        self._check_deadline()
-
-    def _check_deadline(self) -> None:
-        if not self.is_up and self._mono_ns() >= self._deadline_ns:
-            raise StreamLost(f"no welcome within {GREETING_NS // NS} s")
-
-    def _read(self, stream: StreamSocket) -> None:
-        if self._is_full:
-            self._heard_ns = self._mono_ns()  # it is us who do not listen
-            return
-        data = stream.receive()
-        if not data:
-            self._check_deadline()
-            return
-        now = self._heard_ns = self._mono_ns()
-        self._pinged = False
-        wall = self._wall_ns()
+    def read(self, data: bytes) -> None:
+        """Tell of every packet."""
+        caller = self._caller
         for packet in self._packets(data):
             if type(packet) is PublishPacket:
-                self._deliver(packet, wall, now)
+                caller.delivered(
+                    packet.topic,
+                    packet.payload,
+                    packet.packet_id or 0,
+                    again=packet.duplicate,
+                    retained=packet.retain,
+                )
             elif type(packet) is PubAckPacket:
-                self._confirm(packet)
+                caller.confirmed(packet.packet_id, int(packet.reason_code), packet.reason_str)
             else:
-                self._take_rare(packet)
+                self._tell_rare(packet)
+
+    def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> int:
+        """Say one."""
+        if qos == 0:
+            self._put(PublishPacket(topic, payload, retain=retain))
+            return 0
+        packet_id = self._caller.free_id()
+        self.publish_again(packet_id, topic, payload, retain=retain, again=False)
+        return packet_id
+
+    def publish_again(self, packet_id: int, topic: str, payload: bytes, *, retain: bool, again: bool) -> None:
+        """Say one under its number."""
+        packet = PublishPacket(
+            topic, payload, qos=QoS.AT_LEAST_ONCE, retain=retain, packet_id=packet_id, duplicate=again
+        )
+        self._put(packet)
+
+    def acknowledge(self, packet_id: int) -> None:
+        """Say PUBACK."""
+        self._put(PubAckPacket(packet_id))
+
+    def subscribe(self, terms: Sequence[tuple[str, Inbox]]) -> int:
+        """Say SUBSCRIBE."""
+        packet_id = self._caller.free_id()
+        self._put(SubscribePacket(packet_id, [_topic_filter(one, inbox) for one, inbox in terms]))
+        return packet_id
+
+    def ping(self) -> None:
+        """Say PINGREQ."""
+        self._put(PingReqPacket())
+
+    def part(self, code: int) -> None:
+        """Say DISCONNECT."""
+        self._put(DisconnectPacket(reason_code=DisconnectReasonCode(code)))
 
     def _packets(self, data: bytes) -> Iterator[Any]:
-        """The packets that ``data`` completes; what is left waits. Raises StreamLost where it is none."""
+        """The packets that ``data`` completes; what is left waits. Raises Unreadable where it is none."""
         buffer = memoryview(self._rest + data if self._rest else data)
+        if not self._is_welcome and bytes(buffer[:2]) == _OLD_WELCOME and len(buffer) >= _OLD_WELCOME_BYTES:
+            self._caller.welcomed(Welcome(WRONG_VERSION, None, False, None, 0, None))  # noqa: FBT003 -- no session
         at, end = 0, len(buffer)
         while at < end:
             try:
@@ -360,215 +121,43 @@ class Mqtt5Link:
             except IndexError:
                 break
             except ValueError as error:
-                self._part(DisconnectReasonCode.MALFORMED_PACKET)
-                raise StreamLost(f"it sent something that is no MQTT 5 packet: {error}") from error
+                raise Unreadable(f"it sent something that is no MQTT 5 packet: {error}") from error
             except BaseException as error:
                 # mqtt5 0.8 panics on text that is no UTF-8; the exception of a panic is no Exception.
                 if type(error).__name__ != "PanicException":
                     raise
-                self._part(DisconnectReasonCode.MALFORMED_PACKET)
-                raise StreamLost("it sent a packet whose text is no UTF-8") from error
+                raise Unreadable("it sent a packet whose text is no UTF-8") from error
             at += size
             yield packet
         self._rest = bytes(buffer[at:])
         if len(self._rest) > self._target.max_packet_bytes:
-            self._part(DisconnectReasonCode.PACKET_TOO_LARGE)
-            raise StreamLost(f"it sends a packet of more than the {self._target.max_packet_bytes} bytes we take")
+            raise Unreadable(
+                f"it sends a packet of more than the {self._target.max_packet_bytes} bytes we take", TOO_LARGE
+            )
 
-    def _deliver(self, packet: PublishPacket, wall_ns: int, mono_ns: int) -> None:
-        topic, payload, packet_id = packet.topic, packet.payload, packet.packet_id or 0
-        mark = 0
-        if packet_id:
-            mark = packet_id << 32 | crc32(payload, crc32(topic.encode()))
-        message = Message(
-            topic, payload, packet_id, mark, packet.duplicate, packet.retain, self._connection, wall_ns, mono_ns
-        )
-        inboxes = self._wanted_by.get(topic)
-        if inboxes is None:
-            inboxes = self._wanted(topic)
-        if packet_id:
-            delivery = [packet_id, max(1, len(inboxes))]
-            self._unacked.append(delivery)
-            self._by_id[packet_id] = delivery
-        for inbox in inboxes:
-            inbox.put(message)
-        if not inboxes:  # a filter of an earlier configuration that the session still has
-            self.acknowledge(message)
-
-    def _wanted(self, topic: str) -> tuple[Inbox, ...]:
-        if len(self._wanted_by) >= 4096:  # noqa: PLR2004 -- topics may be invented without end
-            self._wanted_by.clear()
-        found = self._wanted_by[topic] = tuple(inbox for inbox in self._inboxes if inbox.wants(topic))
-        return found
-
-    def _confirm(self, packet: PubAckPacket) -> None:
-        flight = self._flights.pop(packet.packet_id, None)
-        if flight is None:
-            return
-        code = int(packet.reason_code)
-        if code >= _REFUSED:
-            flight.sent.refusal = words_of(code, packet.reason_str)
-        else:
-            flight.sent.done, flight.sent.unheard = True, code == _NOBODY_LISTENS
-        while self._unsent and len(self._flights) - len(self._unsent) < self._broker_receives:
-            self._resend(self._unsent.popleft())
-
-    def _take_rare(self, packet: Any) -> None:
+    def _tell_rare(self, packet: Any) -> None:
         match packet:
             case ConnAckPacket():
-                self._welcome(packet)
+                self._is_welcome = True
+                self._caller.welcomed(
+                    Welcome(
+                        int(packet.reason_code),
+                        packet.reason_str,
+                        packet.session_present,
+                        packet.server_keep_alive,
+                        packet.receive_max,
+                        packet.max_packet_size,
+                    )
+                )
             case SubAckPacket():
-                self._note_grants(packet)
+                self._caller.granted(packet.packet_id, [int(one) for one in packet.reason_codes], packet.reason_str)
             case DisconnectPacket():
-                code = int(packet.reason_code)
-                self._rival = self._rival or code == _TAKEN_OVER
-                raise StreamLost(f"it ended the connection: {words_of(code, packet.reason_str)}")
+                self._caller.dismissed(int(packet.reason_code), packet.reason_str)
             case _:  # PINGRESP has been noted as a sign of life; QoS 2 was not asked for
                 pass
 
-    def _welcome(self, packet: ConnAckPacket) -> None:
-        code = int(packet.reason_code)
-        if code >= _REFUSED:
-            raise _Refusal(f"it refuses us: {words_of(code, packet.reason_str)}")
-        now = self._mono_ns()
-        self.reopened += self._connection > 0
-        self._connection += 1
-        self.is_up, self._up_since_ns, self._said_ns = True, now, now
-        self._failures = 0
-        self._addresses.clear()
-        self._keepalive_ns = (packet.server_keep_alive or self._target.keepalive_s) * NS
-        self._broker_receives = min(packet.receive_max, MAX_IN_FLIGHT)
-        self._broker_bytes = packet.max_packet_size
-        self._status = f"connected to {self._place}"
-        # A status that was on its way goes anew below, as it is now.
-        self._flights = {one: flight for one, flight in self._flights.items() if flight.sent is not self._announced}
-        self._unsent.extend(self._flights)
-        self._has_session = packet.session_present
-        for _ in range(min(len(self._unsent), self._broker_receives)):
-            self._resend(self._unsent.popleft())
-        self._granted.clear()
-        self._refused_filters.clear()
-        self._subscribe_ns = now
-        self._announced = None
-        self._publish_announcement()
-
-    def _resend(self, packet_id: int) -> None:
-        self._put(_publish(packet_id, self._flights[packet_id], again=self._has_session))
-
-    def _publish_announcement(self) -> None:
-        if self._announcement is not None and self._announced is None and self.is_up:
-            try:
-                payload = self._announcement()
-                self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
-            except TooLarge as error:
-                self._status = f"connected to {self._place}, but the status is {error}"
-
-    def _ask_for_filters(self) -> None:
-        """Subscribe to what is not granted, when it is time; a broker may have forgotten us, or lost the answer."""
-        if self._announced is None:
-            self._publish_announcement()
-        if self._subscribe_ns is None or self._mono_ns() < self._subscribe_ns:
-            return
-        terms = {one: inbox for inbox in reversed(self._inboxes) for one in inbox.filters}
-        open_ = [one for one in terms if one not in self._granted]
-        self._subscribe_ns = self._mono_ns() + SUBSCRIBE_AGAIN_NS if open_ else None
-        self._subscribing.clear()
-        for first in range(0, len(open_), FILTERS_AT_ONCE):
-            part = open_[first : first + FILTERS_AT_ONCE]
-            packet_id = self._free_id()
-            self._subscribing[packet_id] = part
-            self._put(SubscribePacket(packet_id, [_topic_filter(one, terms[one]) for one in part]))
-
-    def _note_grants(self, packet: SubAckPacket) -> None:
-        for pattern, granted in zip(self._subscribing.pop(packet.packet_id, ()), packet.reason_codes, strict=False):
-            code = int(granted)
-            if code >= _REFUSED:
-                self._refused_filters[pattern] = words_of(code, packet.reason_str)
-            else:
-                self._granted.add(pattern)
-                self._refused_filters.pop(pattern, None)
-        if not self._subscribing and not self._refused_filters:
-            self._subscribe_ns = None
-
-    def _keep_alive(self) -> None:
-        if not self.is_up:
-            return
-        now = self._mono_ns()
-        if now - self._up_since_ns >= SHORT_LIFE_NS:
-            self._short_lives, self._rival = 0, False
-        if now - self._heard_ns >= self._keepalive_ns * 3 // 2:
-            raise StreamLost(f"nothing was heard of it for {(now - self._heard_ns) / NS:.1f} s")
-        if not self._pinged and now - min(self._heard_ns, self._said_ns) >= self._keepalive_ns:
-            self._pinged = True
-            self._put(PingReqPacket())
-
     def _put(self, packet: Any) -> None:
-        self._out.append(packet.write())
-
-    def _part(self, code: DisconnectReasonCode) -> None:
-        """Say why we leave, if the system takes it."""
-        if self._stream is not None and self._is_greeted:
-            self._put(DisconnectPacket(reason_code=code))
-            data = b"".join(self._out)
-            self._out.clear()
-            try:
-                self._stream.send(data)
-            except StreamLost:
-                return
-
-    def _lose(self, why: StreamLost) -> None:
-        """Give the connection up and say when the next attempt is due."""
-        now = self._mono_ns()
-        refused = isinstance(why, _Refusal)
-        # A broker that restarts again and again cannot be reached in between; where a rival takes over, it always can.
-        if self.is_up:
-            self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
-        elif not self._addresses:
-            self._short_lives = 0
-        self._rival = self._rival or self._short_lives >= SHORT_LIVES
-        self._drop_stream()
-        self._lookup = None
-        if self._addresses and not refused:
-            self._retry_ns = now  # another address of the same host
-        else:
-            self._addresses.clear()
-            longest = round(self._target.reconnect_max_s * NS)
-            longest = max(longest, RIVAL_WAIT_NS if self._rival else REFUSED_WAIT_NS if refused else 0)
-            first = longest // 6 if self._rival else FIRST_WAIT_NS
-            wait = min(first << min(self._failures, 16), longest)
-            self._failures += 1
-            self._retry_ns = now + round(wait * self._jitter())
-        rival = f"another client uses this client id, {self._target.client_id!r}; " if self._rival else ""
-        self._status = f"not connected: {rival}{self._place}: {why}; trying again"
-
-    def _drop_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream = None
-        self.is_up = self._is_greeted = self._pinged = False
-        self._rest = b""
-        self._out.clear()
-        self._unacked.clear()
-        self._by_id.clear()
-        self._unsent.clear()
-        self._subscribing.clear()
-        self._subscribe_ns = None
-
-    def _free_id(self) -> int:
-        while True:
-            self._next_id = self._next_id % 65_535 + 1
-            if self._next_id not in self._flights and self._next_id not in self._subscribing:
-                return self._next_id
-
-
-class _Refusal(StreamLost):
-    """The broker answered, and said no."""
-
-
-def _publish(packet_id: int, flight: _Flight, *, again: bool = False) -> PublishPacket:
-    return PublishPacket(
-        flight.topic, flight.payload, qos=QoS.AT_LEAST_ONCE, retain=flight.retain, packet_id=packet_id, duplicate=again
-    )
+        self._caller.put(packet.write())
 
 
 def _topic_filter(pattern: str, inbox: Inbox) -> TopicFilter:

@@ -1,4 +1,4 @@
-"""What an MQTT 5 broker's reason codes mean, in plain words (MQTT 5, 2.4); it decides nothing."""
+"""What a broker's reason codes mean, in plain words (MQTT 5, 2.4); it decides nothing."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ _WORDS: Final = {
     0x81: "it could not read what we sent",
     0x82: "it says we broke the protocol",
     0x83: "it says it cannot do that",
-    0x84: "it does not speak MQTT 5",
+    0x84: "it does not speak this version",
     0x85: "it does not take this client id",
     0x86: "wrong user name or password",
     0x87: "not authorized",

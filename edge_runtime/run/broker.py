@@ -12,6 +12,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.links.mqtt_dialect import Caller, Dialect, Target
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.config import LoadedConfig
 from edge_runtime.spec.broker import BrokerConfig
@@ -20,8 +21,13 @@ from edge_runtime.spec.sink import MqttTopic
 from edge_runtime.spec.source import MqttSource
 from edge_runtime.spec.topic import filled, matches
 
-PORT: Final = 1883
-TLS_PORT: Final = 8883
+PORTS: Final = {
+    ("tcp", False): 1883,
+    ("tcp", True): 8883,
+    ("websockets", False): 80,
+    ("websockets", True): 443,
+}
+"""By transport, and whether it is encrypted."""
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _MAX_SECRET_BYTES: Final = 4096
 
@@ -36,7 +42,7 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
     if broker is None:
         return None
     _refuse_circles(loaded)
-    from edge_runtime.links.mqtt5_link import Mqtt5Link, Target  # noqa: PLC0415 -- for those who have a broker
+    from edge_runtime.links.broker_link import BrokerLink  # noqa: PLC0415 -- for those who have a broker
 
     password = _password(loaded, broker)
     tls = None
@@ -48,7 +54,7 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         tls = Tls(broker.tls.server_name or broker.host, ca=ca, certificate=certificate, key=key)
     target = Target(
         host=broker.host,
-        port=broker.port or (PORT if tls is None else TLS_PORT),
+        port=broker.port or PORTS[broker.transport, tls is not None],
         client_id=broker.client_id or default_client_id(state),
         user=broker.user,
         password=password or (lambda: None),
@@ -60,8 +66,28 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         reconnect_max_s=broker.reconnect_max_s,
         status_topic=filled(broker.status_topic, device=device_name(broker)),
         will=offline(run_id, "the connection was lost"),
+        websocket_path=broker.path if broker.transport == "websockets" else None,
     )
-    return Mqtt5Link(target, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+    return BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+
+
+def dialects(broker: BrokerConfig) -> tuple[Callable[[Target, Caller], Dialect], ...]:
+    """What to speak with the broker, in the order in which it is tried; each is loaded once it is spoken."""
+    if broker.transport == "websockets" or broker.protocol == "3.1.1":
+        return (_mqtt_311,)
+    return (_mqtt_5,) if broker.protocol == "5" else (_mqtt_5, _mqtt_311)
+
+
+def _mqtt_5(target: Target, caller: Caller) -> Dialect:
+    from edge_runtime.links.mqtt5_link import Mqtt5  # noqa: PLC0415 -- for those who speak it
+
+    return Mqtt5(target, caller)
+
+
+def _mqtt_311(target: Target, caller: Caller) -> Dialect:
+    from edge_runtime.links.paho_link import Mqtt311  # noqa: PLC0415 -- for those who speak it
+
+    return Mqtt311(target, caller)
 
 
 def offline(run_id: str, reason: str) -> bytes:

@@ -1,6 +1,6 @@
 """The one MQTT broker a process talks to, as written in device.toml; it holds no password, only where one stands."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -37,12 +37,25 @@ class BrokerTls(BaseModel):
 
 
 class BrokerConfig(BaseModel):
-    """One connection for all lines of the file: MQTT 5 with a session that outlives it."""
+    """One connection for all lines of the file, with a session that outlives it."""
 
     model_config = _FROZEN
 
     host: str = Field(min_length=1, max_length=253, description="The broker's name or address.")
-    port: int | None = Field(default=None, ge=1, le=65_535, description="Absent: 1883, with tls 8883.")
+    port: int | None = Field(
+        default=None, ge=1, le=65_535, description="Absent: 1883, with tls 8883; websockets 80, with tls 443."
+    )
+    protocol: Literal["auto", "5", "3.1.1"] = Field(
+        default="auto", description="The version of MQTT; auto: 5, and 3.1.1 where the broker does not speak that."
+    )
+    transport: Literal["tcp", "websockets"] = Field(
+        default="tcp", description="What carries MQTT; over websockets only 3.1.1 is spoken."
+    )
+    path: str = Field(
+        default="/mqtt",
+        pattern=r"^/[!-~]*$",
+        description="Where the broker answers on its web server; websockets only.",
+    )
     device: str | None = Field(
         default=None,
         pattern=r"^[^/+#{}\x00-\x1f]+$",
@@ -100,6 +113,14 @@ class BrokerConfig(BaseModel):
         default="edge/{device}/status",
         description="Where the state of this process stands, retained; its end is told there too.",
     )
+
+    @model_validator(mode="after")
+    def _fits_transport(self) -> Self:
+        if self.transport == "websockets" and self.protocol == "5":
+            raise ValueError('over websockets only 3.1.1 is spoken; leave protocol out, or use transport "tcp"')
+        if self.transport == "tcp" and "path" in self.model_fields_set:
+            raise ValueError('path belongs to transport "websockets"; give both or neither')
+        return self
 
     @model_validator(mode="after")
     def _one_password(self) -> Self:

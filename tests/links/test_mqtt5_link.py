@@ -23,7 +23,9 @@ from mqtt5 import (
     SubscribePacket,
 )
 
-from edge_runtime.links.mqtt5_link import MAX_IN_FLIGHT, Mqtt5Link, Target
+from edge_runtime.links.broker_link import BrokerLink
+from edge_runtime.links.mqtt5_link import Mqtt5
+from edge_runtime.links.mqtt_dialect import Target
 from edge_runtime.links.mqtt_port import INBOX_BYTES, TooLarge
 from tests.rig.broker import free_port
 from tests.rig.clock import HandClock
@@ -37,7 +39,17 @@ TURNS = 2000
 class Rig:
     """A link, the broker it talks to and the clock both live by."""
 
-    def __init__(self, broker: FakeBroker, filters=("in/#",), *, qos=1, retained=False, port=None, host="127.0.0.1"):
+    def __init__(
+        self,
+        broker: FakeBroker,
+        filters=("in/#",),
+        *,
+        qos=1,
+        retained=False,
+        port=None,
+        host="127.0.0.1",
+        speaks=(Mqtt5,),
+    ):
         self.broker = broker
         self.clock = HandClock()
         target = Target(
@@ -45,7 +57,9 @@ class Rig:
             keepalive_s=10, session_expiry_s=3600, receive_maximum=20, max_packet_bytes=4096, reconnect_max_s=1.0,
             status_topic="edge/x/status", will=b"gone",
         )  # fmt: skip
-        self.link = Mqtt5Link(target, wall_ns=self.clock.wall_ns, mono_ns=self.clock.mono_ns, jitter=lambda: 1.0)
+        self.link = BrokerLink(
+            target, speaks, wall_ns=self.clock.wall_ns, mono_ns=self.clock.mono_ns, jitter=lambda: 1.0
+        )
         self.inbox = self.link.subscribe(filters, qos=qos, retained=retained) if filters else None
         self.link.start(lambda: None)
 
@@ -131,7 +145,7 @@ def test_no_word_of_it_holds_the_password(rig):
     [
         (ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD, "wrong user name or password (0x86)"),
         (ConnAckReasonCode.NOT_AUTHORIZED, "not authorized (0x87)"),
-        (ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "does not speak MQTT 5 (0x84)"),
+        (ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "does not speak this version (0x84)"),
         (ConnAckReasonCode.CLIENT_ID_NOT_VALID, "does not take this client id (0x85)"),
         (ConnAckReasonCode.SERVER_UNAVAILABLE, "not available (0x88)"),
         (ConnAckReasonCode.BANNED, "banned (0x8A)"),
@@ -331,7 +345,7 @@ def test_the_broker_s_limits_are_kept(rig):
     rig.welcomed(max_packet_size=100)
     with pytest.raises(TooLarge, match="a message of 119 bytes, and the broker takes 100 at most"):
         rig.link.publish("out", b"x" * 100, qos=1, retain=False)
-    for _ in range(MAX_IN_FLIGHT):
+    for _ in range(Mqtt5.max_in_flight):
         assert rig.link.publish("out", b"x", qos=1, retain=False) is not None
     assert rig.link.publish("out", b"x", qos=1, retain=False) is None
     assert rig.link.publish("out", b"x", qos=0, retain=False).done

@@ -6,11 +6,15 @@ import time
 import pytest
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.links.mqtt5_link import Mqtt5Link, Target
+from edge_runtime.links.broker_link import BrokerLink
+from edge_runtime.links.mqtt5_link import Mqtt5
+from edge_runtime.links.mqtt_dialect import Target
+from edge_runtime.links.paho_link import Mqtt311
 from edge_runtime.links.tls import Tls
 from edge_runtime.run.waker import Waker
 from tests.rig.broker import Broker, free_port
 from tests.rig.mqtt_client import Client
+from tests.rig.websocket_door import WebsocketDoor
 
 PATIENCE_S = 20.0
 BACK_S = 1.5
@@ -21,13 +25,19 @@ SLACK_S = 1.0
 class Turning:
     """A link turned by hand, in real time."""
 
+    speaks = Mqtt5
+    over_websockets = False
+
     def __init__(self, port, *, tls=None, user=None, password=None, keepalive_s=15, client_id="turning"):
+        self._door = WebsocketDoor(port) if self.over_websockets else None
+        port = port if self._door is None else self._door.port
         target = Target(
             host="localhost" if tls else "127.0.0.1", port=port, client_id=client_id, user=user,
             password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=3600, receive_maximum=20,
             max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status", will=b"lost",
+            websocket_path=None if self._door is None else "/mqtt",
         )  # fmt: skip
-        self.link = Mqtt5Link(target, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+        self.link = BrokerLink(target, (self.speaks,), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
         self.inbox = self.link.subscribe(["in/#"], qos=1, retained=False)
         self.link.announce(lambda: b"here")
         self._waker = Waker()
@@ -39,6 +49,8 @@ class Turning:
     def __exit__(self, *_):
         self.link.close(b"parted")
         self._waker.close()
+        if self._door is not None:
+            self._door.__exit__()
 
     def until(self, happened, what, patience_s=PATIENCE_S):
         """Turn until ``happened()``; gives the seconds it took."""
@@ -63,6 +75,14 @@ class Turning:
         for one in messages:
             self.link.acknowledge(one)
         return [one.payload for one in messages]
+
+
+@pytest.fixture(params=["5", "3.1.1", "3.1.1 over websockets"], autouse=True)
+def dialect(request, monkeypatch):
+    """What the links of the test speak: each promise holds in all of them."""
+    monkeypatch.setattr(Turning, "speaks", Mqtt5 if request.param == "5" else Mqtt311)
+    monkeypatch.setattr(Turning, "over_websockets", "websockets" in request.param)
+    return request.param
 
 
 @pytest.fixture

@@ -1,0 +1,532 @@
+"""One connection to an MQTT broker, made again for ever, without a thread; it judges no payload and knows no packet."""
+
+import random
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from edge_runtime.links.mqtt_dialect import (
+    NOBODY_LISTENS,
+    NORMAL,
+    REFUSED,
+    TAKEN_OVER,
+    WRONG_VERSION,
+    Caller,
+    Dialect,
+    Target,
+    Unreadable,
+    Welcome,
+)
+from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
+from edge_runtime.links.mqtt_words import words_of
+from edge_runtime.links.stream_socket import Address, Lookup, StreamLost, StreamSocket
+
+NS: Final = 1_000_000_000
+FIRST_WAIT_NS: Final = 100_000_000
+"""The first retry comes soon: most losses are a broker that restarts."""
+REFUSED_WAIT_NS: Final = 15 * NS
+"""The longest wait after a refusal: asking on and on with a wrong password gets a client banned."""
+GREETING_NS: Final = 10 * NS
+"""How long an attempt may take, from the lookup to the broker's welcome."""
+SUBSCRIBE_AGAIN_NS: Final = 10 * NS
+"""After this a filter that was refused, or never answered, is asked for again."""
+SHORT_LIFE_NS: Final = 5 * NS
+SHORT_LIVES: Final = 3
+"""So many losses in a row within SHORT_LIFE_NS of the welcome: somebody else connects with our client id."""
+RIVAL_WAIT_NS: Final = 30 * NS
+FILTERS_AT_ONCE: Final = 50
+"""More in one SUBSCRIBE is more than some brokers read."""
+CLOSED_AT_ONCE: Final = 3
+"""So many connections in a row that end without an answer: perhaps the broker cannot read this version's CONNECT."""
+READ_AHEAD_BYTES: Final = 8 << 20
+"""What inboxes may hold before the socket is no longer read."""
+UNSENT_BYTES: Final = 1 << 20
+"""What may wait for the system to take; beyond it nothing more is published."""
+FAREWELL_NS: Final = 2 * NS
+_FAREWELL_STEP_S: Final = 0.05
+_OVERHEAD_BYTES: Final = 16  # of a PUBLISH beside topic and payload: header, length, id, properties
+
+
+Speaks = Callable[[Target, Caller], Dialect]
+
+
+class _Flight(NamedTuple):
+    topic: str
+    payload: bytes
+    retain: bool
+    sent: Sent
+
+
+def _jitter() -> float:
+    return random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries; guards nothing)
+
+
+class BrokerLink:
+    """A connection to ``target``; see `links.mqtt_port.MqttLink` for the methods, `mqtt_dialect.Caller` for some more.
+
+    The dialects it ``speaks`` are tried in their order: the next one where the broker says that it does not speak one,
+    or ends CLOSED_AT_ONCE connections in a row without an answer, before there was any.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        speaks: Sequence[Speaks],
+        *,
+        wall_ns: Callable[[], int],
+        mono_ns: Callable[[], int],
+        jitter: Callable[[], float] = _jitter,
+    ) -> None:
+        self.reopened = 0
+        self._target = target
+        self._place = f"{target.host}:{target.port}"
+        self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
+        self._wake: Callable[[], None] = lambda: None
+        self._out: list[bytes] = []
+        self._others = deque(speaks)
+        self._dialect = self._others.popleft()(target, self)
+        self._others.append(speaks[0])
+        self._instead = ""
+        self._was_up = False
+        self._unanswered = 0
+        self._inboxes: list[Inbox] = []
+        self._wanted_by: dict[str, tuple[Inbox, ...]] = {}
+        self._lookup: Lookup | None = None
+        self._addresses: list[Address] = []
+        self._stream: StreamSocket | None = None
+        self._is_greeted = False
+        self.is_up = False
+        self._retry_ns: int | None = None
+        self._deadline_ns = 0
+        self._failures = 0
+        self._short_lives = 0
+        self._rival = False
+        self._connection = 0
+        self._up_since_ns = self._heard_ns = self._said_ns = 0
+        self._keepalive_ns = target.keepalive_s * NS
+        self._pinged = False
+        self._stamp = (0, 0)
+        self._unacked: deque[list[int]] = deque()  # [packet id, how many inboxes have not said that it is done]
+        self._by_id: dict[int, list[int]] = {}
+        self._flights: dict[int, _Flight] = {}
+        self._unsent: deque[int] = deque()
+        self._next_id = 0
+        self._broker_receives = self._dialect.max_in_flight
+        self._broker_bytes: int | None = None
+        self._has_session = False
+        self._subscribing: dict[int, list[str]] = {}
+        self._refused_filters: dict[str, str] = {}
+        self._granted: set[str] = set()
+        self._subscribe_ns: int | None = None
+        self._announcement: Callable[[], bytes] | None = None
+        self._announced: Sent | None = None
+        self._closed = False
+        self._status = "not started"
+
+    # What the loop asks.
+
+    @property
+    def receive_maximum(self) -> int:
+        """How many messages may be taken and not acknowledged."""
+        return self._target.receive_maximum
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """What to wait for."""
+        return None if self._stream is None or self._is_full else self._stream.socket
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the inboxes have to be emptied first; the broker is then held back by TCP.
+
+        It should not come to this, but mosquitto 2.0.11 forgets the receive maximum when it resumes a session.
+        """
+        return sum(inbox.bytes for inbox in self._inboxes) > READ_AHEAD_BYTES
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether to wait for room to write too."""
+        return self._stream is not None and self._stream.wants_write
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from its work, as a clause."""
+        if self.is_up and not self._refused_filters:
+            return ""
+        return f"broker {self._place}: {self.status().removesuffix('.')}"
+
+    def due_ns(self) -> int | None:
+        """When ``receive`` must be called without new input."""
+        if self._stream is not None and self._stream.has_more:
+            return self._mono_ns()
+        if not self.is_up:
+            return self._retry_ns if self._retry_ns is not None else self._deadline_ns
+        silence = self._heard_ns + (self._keepalive_ns * 3 // 2 if self._pinged else self._keepalive_ns)
+        due = [silence, self._said_ns + self._keepalive_ns]
+        return min(due if self._subscribe_ns is None else [*due, self._subscribe_ns])
+
+    def status(self) -> str:
+        """One plain sentence."""
+        if self.is_up and self._refused_filters:
+            pattern, why = next(iter(self._refused_filters.items()))
+            more = f", and {len(self._refused_filters) - 1} more" if len(self._refused_filters) > 1 else ""
+            return f"connected, but it refuses topic filter {pattern!r}{more}: {why}"
+        return self._status
+
+    # What sources, sinks and the process ask.
+
+    def subscribe(self, filters: Sequence[str], *, qos: int, retained: bool) -> Inbox:
+        """Where messages of these filters will arrive."""
+        inbox = Inbox(filters, qos=qos, retained=retained)
+        self._inboxes.append(inbox)
+        return inbox
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Begin to connect."""
+        self._wake = wake
+        self._retry_ns = self._mono_ns()
+        self._status = f"connecting to {self._place}"
+
+    def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> Sent | None:
+        """Send one; see the port."""
+        size = len(topic.encode()) + len(payload) + _OVERHEAD_BYTES
+        if self._broker_bytes is not None and size > self._broker_bytes:
+            raise TooLarge(f"a message of {size} bytes, and the broker takes {self._broker_bytes} at most")
+        if not self.is_up or self._stream is None or self._stream.unsent_bytes > UNSENT_BYTES:
+            return None
+        if qos == 0:
+            self._dialect.publish(topic, payload, qos=0, retain=retain)
+            return Sent(done=True)
+        if len(self._flights) >= self._broker_receives:
+            return None
+        packet_id = self._dialect.publish(topic, payload, qos=1, retain=retain)
+        flight = self._flights[packet_id] = _Flight(topic, payload, retain, Sent())
+        return flight.sent
+
+    def acknowledge(self, message: Message) -> None:
+        """Say that a message's effect is durable."""
+        delivery = self._by_id.get(message.packet_id) if message.connection == self._connection else None
+        if delivery is None or not message.mark:
+            return
+        delivery[1] -= 1
+        # In the order they came (MQTT 5 and 3.1.1, 4.6).
+        while self._unacked and self._unacked[0][1] <= 0:
+            done = self._unacked.popleft()
+            del self._by_id[done[0]]
+            self._dialect.acknowledge(done[0])
+
+    def announce(self, make: Callable[[], bytes]) -> None:
+        """Keep what ``make`` gives retained on the status topic."""
+        self._announcement, self._announced = make, None
+        self._publish_announcement()
+
+    def close(self, farewell: bytes) -> None:
+        """Leave ``farewell``, see that the broker has it, and part."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.is_up:
+            self.announce(lambda: farewell)
+            deadline = self._mono_ns() + FAREWELL_NS
+            self.send()
+            while self.is_up and not (self._announced is not None and self._announced.done):
+                if self._mono_ns() >= deadline or self._stream is None:
+                    break
+                self._stream.wait(_FAREWELL_STEP_S)
+                self.receive()
+                self.send()
+            self._part(NORMAL)
+        self._drop_stream()
+        self._status = "closed"
+
+    # Turning.
+
+    def receive(self) -> None:
+        """Take all that waits and do what is due."""
+        try:
+            if self._stream is None:
+                self._begin()
+            if self._stream is not None and not self._is_greeted:
+                self._greet(self._stream)
+            if self._stream is not None and self._is_greeted:
+                self._read(self._stream)
+                self._keep_alive()
+                self._ask_for_filters()
+        except Unreadable as error:
+            self._part(error.code)
+            self._lose(error)
+        except StreamLost as error:
+            self._lose(error)
+
+    def send(self) -> None:
+        """Hand what was gathered to the system."""
+        if self._stream is None or not (self._out or self._stream.unsent_bytes):
+            return
+        if not self._is_greeted:
+            return
+        data = b"".join(self._out)
+        self._out.clear()
+        if data:
+            self._said_ns = self._mono_ns()
+        try:
+            self._stream.send(data)
+        except StreamLost as error:
+            self._lose(error)
+
+    def _begin(self) -> None:
+        """Look up and connect, one address after the other."""
+        now = self._mono_ns()
+        if self._closed or (self._retry_ns is not None and now < self._retry_ns):
+            return
+        if self._lookup is None and not self._addresses:
+            self._retry_ns, self._deadline_ns = None, now + GREETING_NS
+            self._lookup = Lookup(self._target.host, self._target.port, self._wake)
+        if self._lookup is not None:
+            if self._lookup.failure:
+                raise StreamLost(self._lookup.failure)
+            if self._lookup.addresses is None:
+                if now >= self._deadline_ns:
+                    raise StreamLost(f"no answer about {self._target.host} from the name server")
+                return
+            self._addresses, self._lookup = list(self._lookup.addresses), None
+        address = self._addresses.pop(0)
+        self._retry_ns, self._deadline_ns = None, now + GREETING_NS
+        self._stream = StreamSocket(address, self._target.tls, self._target.keepalive_s * 1500)
+
+    def _greet(self, stream: StreamSocket) -> None:
+        """Go on connecting, and say CONNECT once there is a connection."""
+        if stream.open():
+            self._is_greeted = True
+            self._out.clear()
+            self._dialect.connect(stream)
+            self._status = f"connected to {self._place}, which has not said welcome yet"
+        self._check_deadline()
+
+    def _check_deadline(self) -> None:
+        if not self.is_up and self._mono_ns() >= self._deadline_ns:
+            raise StreamLost(f"no welcome within {GREETING_NS // NS} s")
+
+    def _read(self, stream: StreamSocket) -> None:
+        if self._is_full:
+            self._heard_ns = self._mono_ns()  # it is us who do not listen
+            return
+        data = stream.receive()
+        if not data:
+            self._check_deadline()
+            return
+        now = self._heard_ns = self._mono_ns()
+        self._pinged = False
+        self._stamp = (self._wall_ns(), now)
+        self._dialect.read(data)
+
+    # What the dialect tells.
+
+    def put(self, data: bytes) -> None:
+        """Gather bytes that leave with the next turn."""
+        self._out.append(data)
+
+    def free_id(self) -> int:
+        """A packet id that nothing of ours bears now."""
+        while True:
+            self._next_id = self._next_id % 65_535 + 1
+            if self._next_id not in self._flights and self._next_id not in self._subscribing:
+                return self._next_id
+
+    def delivered(self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool) -> None:
+        """Put a message into the inboxes that want it."""
+        mark = 0
+        if packet_id:
+            mark = packet_id << 32 | crc32(payload, crc32(topic.encode()))
+        message = Message(topic, payload, packet_id, mark, again, retained, self._connection, *self._stamp)
+        inboxes = self._wanted_by.get(topic)
+        if inboxes is None:
+            inboxes = self._wanted(topic)
+        if packet_id:
+            delivery = [packet_id, max(1, len(inboxes))]
+            self._unacked.append(delivery)
+            self._by_id[packet_id] = delivery
+        for inbox in inboxes:
+            inbox.put(message)
+        if not inboxes:  # a filter of an earlier configuration that the session still has
+            self.acknowledge(message)
+
+    def _wanted(self, topic: str) -> tuple[Inbox, ...]:
+        if len(self._wanted_by) >= 4096:  # noqa: PLR2004 -- topics may be invented without end
+            self._wanted_by.clear()
+        found = self._wanted_by[topic] = tuple(inbox for inbox in self._inboxes if inbox.wants(topic))
+        return found
+
+    def confirmed(self, packet_id: int, code: int, told: str | None) -> None:
+        """Note what has become of a message, and send what waited for that."""
+        flight = self._flights.pop(packet_id, None)
+        if flight is None:
+            return
+        if code >= REFUSED:
+            flight.sent.refusal = words_of(code, told)
+        else:
+            flight.sent.done, flight.sent.unheard = True, code == NOBODY_LISTENS
+        while self._unsent and len(self._flights) - len(self._unsent) < self._broker_receives:
+            self._resend(self._unsent.popleft())
+
+    def dismissed(self, code: int, told: str | None) -> None:
+        """Give up a connection that the broker ends. Raises StreamLost."""
+        self._rival = self._rival or code == TAKEN_OVER
+        raise StreamLost(f"it ended the connection: {words_of(code, told)}")
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """Begin to work, or give up for now. Raises StreamLost for a refusal."""
+        self._unanswered = 0
+        if welcome.code == WRONG_VERSION:
+            raise _WrongVersion(f"it refuses {self._dialect.name}: {words_of(welcome.code, welcome.told)}")
+        if welcome.code >= REFUSED:
+            raise _Refusal(f"it refuses us: {words_of(welcome.code, welcome.told)}")
+        now = self._mono_ns()
+        self.reopened += self._connection > 0
+        self._connection += 1
+        self.is_up, self._up_since_ns, self._said_ns = True, now, now
+        self._failures = 0
+        self._addresses.clear()
+        self._was_up = True
+        self._keepalive_ns = (welcome.keepalive_s or self._target.keepalive_s) * NS
+        self._broker_receives = min(welcome.receive_maximum, self._dialect.max_in_flight)
+        self._broker_bytes = welcome.max_packet_bytes
+        self._status = self._connected
+        # A status that was on its way goes anew below, as it is now.
+        self._flights = {one: flight for one, flight in self._flights.items() if flight.sent is not self._announced}
+        self._unsent.extend(self._flights)
+        self._has_session = welcome.has_session
+        for _ in range(min(len(self._unsent), self._broker_receives)):
+            self._resend(self._unsent.popleft())
+        self._granted.clear()
+        self._refused_filters.clear()
+        self._subscribe_ns = now
+        self._announced = None
+        self._publish_announcement()
+
+    @property
+    def _connected(self) -> str:
+        return f"connected to {self._place}, {self._dialect.name}{self._instead}"
+
+    def _resend(self, packet_id: int) -> None:
+        topic, payload, retain, _ = self._flights[packet_id]
+        self._dialect.publish_again(packet_id, topic, payload, retain=retain, again=self._has_session)
+
+    def _publish_announcement(self) -> None:
+        if self._announcement is not None and self._announced is None and self.is_up:
+            try:
+                payload = self._announcement()
+                self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
+            except TooLarge as error:
+                self._status = f"{self._connected}, but the status is {error}"
+
+    def _ask_for_filters(self) -> None:
+        """Subscribe to what is not granted, when it is time; a broker may have forgotten us, or lost the answer."""
+        if self._announced is None:
+            self._publish_announcement()
+        if self._subscribe_ns is None or self._mono_ns() < self._subscribe_ns:
+            return
+        terms = {one: inbox for inbox in reversed(self._inboxes) for one in inbox.filters}
+        open_ = [one for one in terms if one not in self._granted]
+        self._subscribe_ns = self._mono_ns() + SUBSCRIBE_AGAIN_NS if open_ else None
+        self._subscribing.clear()
+        for first in range(0, len(open_), FILTERS_AT_ONCE):
+            part = open_[first : first + FILTERS_AT_ONCE]
+            self._subscribing[self._dialect.subscribe([(one, terms[one]) for one in part])] = part
+
+    def granted(self, packet_id: int, codes: Sequence[int], told: str | None) -> None:
+        """Note which filters the broker has taken."""
+        for pattern, code in zip(self._subscribing.pop(packet_id, ()), codes, strict=False):
+            if code >= REFUSED:
+                self._refused_filters[pattern] = words_of(code, told)
+            else:
+                self._granted.add(pattern)
+                self._refused_filters.pop(pattern, None)
+        if not self._subscribing and not self._refused_filters:
+            self._subscribe_ns = None
+
+    def _keep_alive(self) -> None:
+        if not self.is_up:
+            return
+        now = self._mono_ns()
+        if now - self._up_since_ns >= SHORT_LIFE_NS:
+            self._short_lives, self._rival = 0, False
+        if now - self._heard_ns >= self._keepalive_ns * 3 // 2:
+            raise StreamLost(f"nothing was heard of it for {(now - self._heard_ns) / NS:.1f} s")
+        if not self._pinged and now - min(self._heard_ns, self._said_ns) >= self._keepalive_ns:
+            self._pinged = True
+            self._dialect.ping()
+
+    def _part(self, code: int) -> None:
+        """Say why we leave, if the system takes it."""
+        if self._stream is not None and self._is_greeted:
+            self._dialect.part(code)
+            data = b"".join(self._out)
+            self._out.clear()
+            try:
+                self._stream.send(data)
+            except StreamLost:
+                return
+
+    def _lose(self, why: StreamLost) -> None:
+        """Give the connection up and say when the next attempt is due."""
+        now = self._mono_ns()
+        refused = isinstance(why, _Refusal)
+        if self._is_greeted and not self.is_up and not refused:
+            self._unanswered += 1
+        # A broker that restarts again and again cannot be reached in between; where a rival takes over, it always can.
+        if self.is_up:
+            self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
+        elif not self._addresses:
+            self._short_lives = 0
+        self._rival = self._rival or self._short_lives >= SHORT_LIVES
+        self._drop_stream()
+        self._lookup = None
+        if self._addresses and not refused:
+            self._retry_ns = now  # another address of the same host
+        else:
+            self._addresses.clear()
+            longest = round(self._target.reconnect_max_s * NS)
+            longest = max(longest, RIVAL_WAIT_NS if self._rival else REFUSED_WAIT_NS if refused else 0)
+            first = longest // 6 if self._rival else FIRST_WAIT_NS
+            wait = min(first << min(self._failures, 16), longest)
+            self._failures += 1
+            self._retry_ns = now + round(wait * self._jitter())
+        if isinstance(why, _WrongVersion) or (self._unanswered >= CLOSED_AT_ONCE and not self._was_up):
+            self._speak_another(why)
+        rival = f"another client uses this client id, {self._target.client_id!r}; " if self._rival else ""
+        self._status = f"not connected: {rival}{self._place}: {why}; trying again"
+
+    def _speak_another(self, why: StreamLost) -> None:
+        """Go over to the next dialect, where there is one; whoever published in the old one has to do so again."""
+        self._unanswered = 0
+        if len(self._others) > 1:
+            before = self._dialect.name
+            speaks = self._others.popleft()
+            self._others.append(speaks)
+            self._dialect = speaks(self._target, self)
+            for flight in self._flights.values():
+                flight.sent.refusal = f"it no longer speaks {before}"
+            self._flights.clear()
+            self._instead = f" (not {before}: {why})"
+
+    def _drop_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+        self.is_up = self._is_greeted = self._pinged = False
+        self._out.clear()
+        self._unacked.clear()
+        self._by_id.clear()
+        self._unsent.clear()
+        self._subscribing.clear()
+        self._subscribe_ns = None
+
+
+class _Refusal(StreamLost):
+    """The broker answered, and said no."""
+
+
+class _WrongVersion(_Refusal):
+    """The broker does not speak this dialect."""

@@ -1,0 +1,118 @@
+"""What one version of MQTT has to know for `links.broker_link`: packets from bytes and back; it owns no connection."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from edge_runtime.links.mqtt_port import Inbox
+from edge_runtime.links.stream_socket import Encryption, StreamLost, StreamSocket
+
+REFUSED = 0x80
+"""From here on a reason code, MQTT 5's in every version, is a refusal."""
+MALFORMED = 0x81
+WRONG_VERSION = 0x84
+TAKEN_OVER = 0x8E
+TOO_LARGE = 0x95
+NOBODY_LISTENS = 0x10
+NORMAL = 0x00
+
+
+class Target(NamedTuple):
+    """Which broker, as whom, on what terms; see `spec.broker.BrokerConfig`. ``password`` is never shown or logged.
+
+    ``websocket_path`` is None where MQTT goes over TCP itself.
+    """
+
+    host: str
+    port: int
+    client_id: str
+    user: str | None
+    password: Callable[[], bytes | None]
+    tls: Encryption | None
+    keepalive_s: int
+    session_expiry_s: int
+    receive_maximum: int
+    max_packet_bytes: int
+    reconnect_max_s: float
+    status_topic: str
+    will: bytes
+    websocket_path: str | None = None
+
+
+class Welcome(NamedTuple):
+    """The broker's answer to a connection; a ``code`` from REFUSED on is a refusal."""
+
+    code: int
+    told: str | None
+    has_session: bool
+    keepalive_s: int | None
+    receive_maximum: int
+    max_packet_bytes: int | None
+
+
+class Unreadable(StreamLost):
+    """The broker sent what is no packet, or one larger than we take; ``code`` is what to tell it."""
+
+    def __init__(self, why: str, code: int = MALFORMED) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Caller(Protocol):
+    """The connection, as its dialect sees it."""
+
+    def put(self, data: bytes) -> None:
+        """Gather bytes that leave with the next turn."""
+
+    def free_id(self) -> int:
+        """A packet id that nothing of ours bears now."""
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """The broker has answered. Raises StreamLost for a refusal."""
+
+    def delivered(self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool) -> None:
+        """A message has come; ``packet_id`` is 0 for QoS 0."""
+
+    def confirmed(self, packet_id: int, code: int, told: str | None) -> None:
+        """The broker has taken a message, or will not."""
+
+    def granted(self, packet_id: int, codes: Sequence[int], told: str | None) -> None:
+        """The broker has answered a subscription, filter by filter."""
+
+    def dismissed(self, code: int, told: str | None) -> None:
+        """The broker ends the connection. Raises StreamLost."""
+
+
+class Dialect(Protocol):
+    """One version of MQTT for one process; it outlives connections. What it says goes to its caller's ``put``."""
+
+    @property
+    def name(self) -> str:
+        """As people say it."""
+
+    @property
+    def max_in_flight(self) -> int:
+        """Messages sent and not confirmed, whatever the broker allows: what goes again after a loss."""
+
+    def connect(self, stream: StreamSocket) -> None:
+        """Ask for a session on a new connection. Raises StreamLost."""
+
+    def read(self, data: bytes) -> None:
+        """Tell the caller of every packet that ``data`` completes. Raises StreamLost, of which Unreadable."""
+
+    def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> int:
+        """Say one; gives its packet id, which counts with QoS 1 only."""
+
+    def publish_again(self, packet_id: int, topic: str, payload: bytes, *, retain: bool, again: bool) -> None:
+        """Say one of QoS 1 on a later connection, under its id; ``again`` where the broker still has the session."""
+
+    def acknowledge(self, packet_id: int) -> None:
+        """Say that a message's effect is durable."""
+
+    def subscribe(self, terms: Sequence[tuple[str, Inbox]]) -> int:
+        """Ask for filters, each on its inbox's terms; gives the packet id."""
+
+    def ping(self) -> None:
+        """Ask whether it is there."""
+
+    def part(self, code: int) -> None:
+        """Say that we leave, and why where the version has words for that; the will is left out for NORMAL only."""
