@@ -17,7 +17,7 @@ ROWS = [dict(zip(lines()[0], row, strict=True)) for row in lines()[1:]]
 
 DEVICE = """schema = "edge-runtime/device/1"
 state_dir = "state"
-broker = {{ host = "127.0.0.1", port = {port}, device = "killed", receive_maximum = {receive_maximum} }}
+broker = {{ host = "127.0.0.1", port = {port}, device = "killed", receive_maximum = {receive_maximum}, protocol = "{protocol}" }}
 [[line]]
 name = "frost"
 bundle = "{bundle}"
@@ -33,11 +33,12 @@ TIME = ', time = { field = "time", format = "unix_s" }'
 DEWPOINT_CHANNELS = ["air_temperature", "relative_humidity", "station_pressure"]
 
 
-def device_text(bundle, *, time=TIME, port=1, source=MQTT, sink=TO_MQTT):
+def device_text(bundle, *, time=TIME, port=1, source=MQTT, sink=TO_MQTT, protocol="auto"):
     names = COLUMNS if bundle == FROST else DEWPOINT_CHANNELS
     channels = "\n".join(f'{name} = {{ field = "{name}", unit = "{US_UNITS[name]}" }}' for name in names)
     return DEVICE.format(
         port=port,
+        protocol=protocol,
         receive_maximum=RECEIVE_MAXIMUM[bundle],
         bundle=bundle,
         source=source,
@@ -55,9 +56,9 @@ def sample(at, *, with_time=True):
     return json.dumps(time | values).encode()
 
 
-def kill(tmp_path, bundle, kills, *, time=TIME):
+def kill(tmp_path, bundle, kills, protocol, *, time=TIME):
     def device(folder, port):
-        (folder / "device.toml").write_text(device_text(bundle, time=time, port=port))
+        (folder / "device.toml").write_text(device_text(bundle, time=time, port=port, protocol=protocol))
 
     return killed(
         tmp_path / "killed", device, lambda at: sample(at, with_time=bool(time)),
@@ -133,20 +134,20 @@ def told(outcome: Outcome) -> None:
     assert outcome.doubles <= outcome.kills * 64
 
 
-def _windowed(tmp_path, kills):
-    outcome = kill(tmp_path, FROST, kills)
+def _windowed(tmp_path, kills, protocol):
+    outcome = kill(tmp_path, FROST, kills, protocol)
     told(outcome)
     check_windowed(tmp_path, outcome)
 
 
-def _stateless(tmp_path, kills):
-    outcome = kill(tmp_path, DEWPOINT, kills)
+def _stateless(tmp_path, kills, protocol):
+    outcome = kill(tmp_path, DEWPOINT, kills, protocol)
     told(outcome)
     check_stateless(tmp_path, outcome)
 
 
-def _timeless(tmp_path, kills):
-    outcome = kill(tmp_path, DEWPOINT, kills, time="")
+def _timeless(tmp_path, kills, protocol):
+    outcome = kill(tmp_path, DEWPOINT, kills, protocol, time="")
     told(outcome)
     check_timeless(outcome)
 
@@ -154,13 +155,14 @@ def _timeless(tmp_path, kills):
 KINDS = {"windowed": _windowed, "stateless": _stateless, "timeless": _timeless}
 
 
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_lost_by_kills(kind, tmp_path):
-    KINDS[kind](tmp_path, 7)
+def test_nothing_is_lost_by_kills(kind, protocol, tmp_path):
+    KINDS[kind](tmp_path, 7, protocol)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kills", [100, 1000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_by_many_kills(kind, kills, tmp_path):
-    KINDS[kind](tmp_path, kills)
+    KINDS[kind](tmp_path, kills, "5")

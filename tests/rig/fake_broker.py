@@ -42,18 +42,32 @@ class FakeBroker:
 
     def read(self) -> list[Any]:
         """The packets that have come; does not wait."""
-        peer = self._connected()
-        while select.select([peer], [], [], 0)[0]:
-            data = peer.recv(65_536)
-            if not data:
-                break
-            self._rest += data
+        self._gather()
         packets = []
         with contextlib.suppress(IndexError):
             while self._rest:
                 packet, size = mqtt5.read(memoryview(self._rest))
                 self._rest = self._rest[size:]
                 packets.append(packet)
+        return packets
+
+    def read_plain(self) -> list[tuple[int, int, bytes]]:
+        """The packets that have come, of any version, as type, flags and body; does not wait."""
+        self._gather()
+        packets = []
+        while len(self._rest) > 1:
+            size = shift = 0
+            at = 1
+            while True:
+                size |= (self._rest[at] & 0x7F) << shift
+                shift += 7
+                at += 1
+                if not self._rest[at - 1] & 0x80:
+                    break
+            if len(self._rest) < at + size:
+                break
+            packets.append((self._rest[0] >> 4, self._rest[0] & 0x0F, self._rest[at : at + size]))
+            self._rest = self._rest[at + size :]
         return packets
 
     def send(self, *packets: Any) -> None:
@@ -69,6 +83,14 @@ class FakeBroker:
             self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._peer.close()
         self._peer = None
+
+    def _gather(self) -> None:
+        peer = self._connected()
+        while select.select([peer], [], [], 0)[0]:
+            data = peer.recv(65_536)
+            if not data:
+                break
+            self._rest += data
 
     def _connected(self) -> socket.socket:
         if self._peer is None:

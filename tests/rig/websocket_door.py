@@ -4,8 +4,9 @@ import base64
 import hashlib
 import os
 import socket
+import ssl
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Self
 
 PATIENCE_S = 20.0
@@ -19,9 +20,11 @@ class WebsocketDoor:
     ``frame_bytes`` cuts what it sends into frames, whatever the packets in it.
     """
 
-    def __init__(self, behind: int, *, path: str = "/mqtt", frame_bytes: int = 1000) -> None:
+    def __init__(
+        self, behind: int, *, path: str = "/mqtt", frame_bytes: int = 1000, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.requests: list[str] = []
-        self._behind, self._path, self._frame_bytes = behind, path, frame_bytes
+        self._behind, self._path, self._frame_bytes, self._tls = behind, path, frame_bytes, tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
@@ -40,8 +43,10 @@ class WebsocketDoor:
                 peer, _ = self._listener.accept()
                 threading.Thread(target=self._carry, args=(peer,), daemon=True).start()
 
-    def _carry(self, peer: socket.socket) -> None:
-        with peer, suppress(OSError), socket.create_connection(("127.0.0.1", self._behind)) as broker:
+    def _carry(self, plain: socket.socket) -> None:
+        with plain, suppress(OSError), self._wrap(plain) as peer, ExitStack() as ends:
+            broker = ends.enter_context(socket.create_connection(("127.0.0.1", self._behind)))
+            ends.callback(_shut, broker)  # closing alone would leave it open while the other thread reads it
             if not self._upgrade(peer):
                 return
             threading.Thread(target=self._frames, args=(broker, peer), daemon=True).start()
@@ -51,12 +56,16 @@ class WebsocketDoor:
                 length = head[1] & 0x7F
                 if length >= 126:  # noqa: PLR2004 -- the longer forms
                     length = int.from_bytes(_exactly(stream, 2 if length == 126 else 8), "big")  # noqa: PLR2004
-                mask = _exactly(stream, 4)
+                # paho answers a ping without a mask, which RFC 6455 forbids and servers let pass.
+                mask = _exactly(stream, 4) if head[1] & 0x80 else bytes(4)
                 body = bytes(one ^ mask[at % 4] for at, one in enumerate(_exactly(stream, length)))
                 if head[0] & 0x0F == 8:  # noqa: PLR2004 -- a close
                     return
                 if head[0] & 0x0F in {0, 2}:
                     broker.sendall(body)
+
+    def _wrap(self, plain: socket.socket) -> socket.socket:
+        return plain if self._tls is None else self._tls.wrap_socket(plain, server_side=True)
 
     def _upgrade(self, peer: socket.socket) -> bool:
         head = b""
@@ -87,10 +96,12 @@ class WebsocketDoor:
                     head = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")  # noqa: PLR2004
                     peer.sendall(b"\x82" + head + part)
                 peer.sendall(b"\x89\x04" + os.urandom(4))  # a ping in between
-        with suppress(OSError):
-            peer.shutdown(socket.SHUT_RDWR)
-        with suppress(OSError):
-            broker.shutdown(socket.SHUT_RDWR)
+        _shut(peer)
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _exactly(stream: object, size: int) -> bytes:

@@ -17,10 +17,11 @@ STATUS = "edge/pump-7/status"
 OUT = "edge/pump-7/dew"
 DEVICE = """schema = "edge-runtime/device/1"
 state_dir = "state"
-broker = {{ host = "127.0.0.1", port = {port}, device = "pump-7"{broker} }}
+broker = {{ host = "127.0.0.1", port = {port}, device = "pump-7"{broker}{protocol} }}
 [[line]]
 name = "dew"
 bundle = "{bundle}"
+{line}
 source = {{ kind = "mqtt", topics = ["in/+/reading"]{source} }}
 framing = {{ max_bytes = 200 }}
 decode = {{ format = "json", time = {{ field = "time", format = "unix_s" }} }}
@@ -32,8 +33,11 @@ station_pressure = {{ field = "p", unit = "hPa" }}
 """
 
 
-def device(folder: Path, port: int, *, bundle=DEWPOINT, source="", sink="", broker="") -> None:
-    text = DEVICE.format(port=port, bundle=bundle, source=source, sink=sink, broker=broker)
+def device(folder: Path, port: int, *, bundle=DEWPOINT, source="", sink="", broker="", protocol="", line="") -> None:
+    protocol = f', protocol = "{protocol}"' if protocol else ""
+    text = DEVICE.format(
+        port=port, bundle=bundle, source=source, sink=sink, broker=broker, protocol=protocol, line=line
+    )
     (folder / "device.toml").write_text(text)
 
 
@@ -70,18 +74,25 @@ def counts(folder: Path):
     return json.loads(path.read_text())["lines"][0]["ledger"]
 
 
+@pytest.fixture(params=["5", "3.1.1"])
+def protocol(request):
+    """Either version, named: each promise holds in both."""
+    return request.param
+
+
 @pytest.fixture
 def broker(tmp_path):
     with Broker(tmp_path / "mosquitto", BROKER) as made:
         yield made
 
 
-def test_a_message_is_a_sample_and_an_answer_a_message(tmp_path, broker):
+def test_a_message_is_a_sample_and_an_answer_a_message(tmp_path, broker, protocol):
     device(
         tmp_path,
         broker.port,
         source=", stream_level = 2",
         sink=', retain = true, map = { dew = "/dew_point/value", stream = "/stream" }',
+        protocol=protocol,
     )
     with Client(broker.port, OUT, STATUS) as client:
         with Program(tmp_path):
@@ -101,9 +112,9 @@ def test_a_message_is_a_sample_and_an_answer_a_message(tmp_path, broker):
         assert all(retained for *_, retained in late.messages)
 
 
-def test_ten_thousand_bad_ones_and_a_good_one(tmp_path, broker):
+def test_ten_thousand_bad_ones_and_a_good_one(tmp_path, broker, protocol):
     """influxdata/telegraf#13476: payloads that cannot be parsed fill the window of what is not acknowledged."""
-    device(tmp_path, broker.port)
+    device(tmp_path, broker.port, protocol=protocol)
     bad = [
         b"",
         b"online",
@@ -134,9 +145,10 @@ def test_ten_thousand_bad_ones_and_a_good_one(tmp_path, broker):
 
 
 @pytest.mark.parametrize(("policy", "answers"), [("refuse", 0), ("accept", 1)])
-def test_what_the_broker_kept(tmp_path, broker, policy, answers):
+def test_what_the_broker_kept(tmp_path, broker, policy, answers, protocol):
     """influxdata/telegraf#10824, mr-manuel/venus-os_dbus-mqtt-grid#48: an old value taken for a new one at each start."""
-    device(tmp_path, broker.port, source=f', retained = "{policy}"')
+    line = "max_age_s = 1e9" if policy == "accept" else ""
+    device(tmp_path, broker.port, source=f', retained = "{policy}"', protocol=protocol, line=line)
     with Client(broker.port, OUT, STATUS) as client:
         client.publish("in/a/reading", reading(0), retain=True)
         for start in range(2):
@@ -149,10 +161,10 @@ def test_what_the_broker_kept(tmp_path, broker, policy, answers):
 
 
 @pytest.mark.parametrize("how", ["term", "kill"])
-def test_an_outage_loses_nothing_that_was_taken(tmp_path, how):
+def test_an_outage_loses_nothing_that_was_taken(tmp_path, how, protocol):
     """The broker is stopped, or killed, with samples and answers on their way; ours all come, and the ledger is exact."""
     with Broker(tmp_path / "mosquitto", BROKER + "autosave_interval 1\nautosave_on_changes true\n") as broker:
-        device(tmp_path, broker.port)
+        device(tmp_path, broker.port, protocol=protocol)
         with Client(broker.port, OUT, STATUS) as client:
 
             def seen():
@@ -185,9 +197,9 @@ def test_an_outage_loses_nothing_that_was_taken(tmp_path, how):
             assert given["due"] == 201 if how == "term" else 150 < given["due"] <= 201
 
 
-def test_without_a_broker_it_boots_and_connects_when_one_comes(tmp_path):
+def test_without_a_broker_it_boots_and_connects_when_one_comes(tmp_path, protocol):
     port = free_port()
-    device(tmp_path, port)
+    device(tmp_path, port, protocol=protocol)
     with Program(tmp_path):
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and "Connection refused" not in "".join(
@@ -204,13 +216,13 @@ def test_without_a_broker_it_boots_and_connects_when_one_comes(tmp_path):
             client.until(lambda: client.payloads(OUT), "the answer")
 
 
-def test_a_refused_bundle_is_told_to_the_broker(tmp_path, broker):
+def test_a_refused_bundle_is_told_to_the_broker(tmp_path, broker, protocol):
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     for file in FROST.iterdir():
         (bundle / file.name).write_bytes(file.read_bytes())
     (bundle / "golden.npz").write_bytes(b"another file")
-    device(tmp_path, broker.port, bundle=bundle)
+    device(tmp_path, broker.port, bundle=bundle, protocol=protocol)
     with Client(broker.port, STATUS) as client:
         with Program(tmp_path):
             client.until(lambda: online(client), "the status")
@@ -221,9 +233,9 @@ def test_a_refused_bundle_is_told_to_the_broker(tmp_path, broker):
         client.until(lambda: not online(client), "the farewell")
 
 
-def test_a_killed_process_is_told_by_the_will(tmp_path, broker):
+def test_a_killed_process_is_told_by_the_will(tmp_path, broker, protocol):
     """blakeblackshear/frigate#7833: can `available` be trusted after a crash?"""
-    device(tmp_path, broker.port)
+    device(tmp_path, broker.port, protocol=protocol)
     with Client(broker.port, STATUS) as client, Program(tmp_path) as program:
         client.until(lambda: online(client), "the status")
         program.process.kill()
