@@ -8,6 +8,7 @@ import time
 import tomllib
 from pathlib import Path
 
+from edge_runtime.spec.broker import BrokerConfig, BrokerTls
 from edge_runtime.spec.device_config import DeviceConfig
 from tests.rig.broker import free_port
 from tests.rig.need import need
@@ -69,6 +70,11 @@ def _until_it_says(words: list[str], folder: Path, environment: dict[str, str], 
 
 def test_every_device_file_of_it_loads() -> None:
     blocks = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         DeviceConfig.model_validate(tomllib.loads(block))
+
+
+def test_every_key_of_the_broker_is_in_it() -> None:
+    table = set(re.findall(r"`(\w+)`", PAGE[PAGE.index("\n## `[broker]`") :]))
+    assert set(BrokerConfig.model_fields) | set(BrokerTls.model_fields) <= table

@@ -78,6 +78,10 @@ def test_a_password_in_the_environment(tmp_path, monkeypatch):
         (', password_env = "B"', "a password belongs to a user"),
         (', tls = { certificate = "a" }', "certificate and key belong together"),
         (", receive_maximum = 65", "less than or equal to 64"),
+        (', transport = "websockets", protocol = "5"', "over websockets only 3.1.1 is spoken"),
+        (', path = "/mqtt"', 'path belongs to transport "websockets"'),
+        (', transport = "websockets", path = "mqtt"', "broker.path"),
+        (', protocol = "3.1"', "broker.protocol"),
     ],
 )
 def test_a_broker_that_contradicts_itself(tmp_path, broker, words):
@@ -109,3 +113,30 @@ def test_without_a_broker_nothing_of_it_is_loaded():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"mqtt5", "ssl", "paho", "serial"} & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("broker", "place", "loaded_for_it"),
+    [
+        ("", "127.0.0.1:1883", {"mqtt5"}),
+        (', protocol = "5"', "127.0.0.1:1883", {"mqtt5"}),
+        (', protocol = "3.1.1", tls = {}', "127.0.0.1:8883", {"paho", "ssl"}),
+        (', transport = "websockets"', "127.0.0.1:80", {"paho", "ssl"}),
+        (', transport = "websockets", tls = {}', "127.0.0.1:443", {"paho", "ssl"}),
+    ],
+)
+def test_what_is_loaded_and_which_port(tmp_path, broker, place, loaded_for_it):
+    device(tmp_path, 1, broker=broker)
+    file = tmp_path / "device.toml"
+    file.write_text(file.read_text().replace("port = 1, ", ""))
+    code = (
+        "import sys, json, pathlib\n"
+        "from edge_runtime.run.broker import open_link\n"
+        "from edge_runtime.run.config import load_config\n"
+        f"link = open_link(load_config(pathlib.Path({str(file)!r})), pathlib.Path({str(tmp_path)!r}), 'r')\n"
+        "print(json.dumps([link.trouble, [one for one in ('mqtt5', 'paho', 'ssl') if one in sys.modules]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told, modules = json.loads(done.stdout)
+    assert f"broker {place}: " in told
+    assert set(modules) == loaded_for_it
