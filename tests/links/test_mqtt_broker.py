@@ -336,7 +336,8 @@ def test_the_websockets_of_mosquitto_itself(tmp_path):
         broker = Broker(tmp_path / "mosquitto", "listener {port} 127.0.0.1\nprotocol websockets\n")
     except RuntimeError as error:
         refused = ("Websockets support not available", "Unable to start any listening sockets")
-        assert any(words in str(error) for words in refused)
+        if not any(words in str(error) for words in refused):
+            raise
         pytest.skip(
             "this mosquitto opens no websockets; tests/rig/websocket_door.py stands in for it in the other tests"
         )

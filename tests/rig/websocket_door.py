@@ -54,12 +54,12 @@ class WebsocketDoor:
             while True:
                 head = _exactly(stream, 2)
                 length = head[1] & 0x7F
-                if length >= 126:  # noqa: PLR2004 -- the longer forms
-                    length = int.from_bytes(_exactly(stream, 2 if length == 126 else 8), "big")  # noqa: PLR2004
+                if length >= 126:
+                    length = int.from_bytes(_exactly(stream, 2 if length == 126 else 8), "big")
                 # paho answers a ping without a mask, which RFC 6455 forbids and servers let pass.
                 mask = _exactly(stream, 4) if head[1] & 0x80 else bytes(4)
                 body = bytes(one ^ mask[at % 4] for at, one in enumerate(_exactly(stream, length)))
-                if head[0] & 0x0F == 8:  # noqa: PLR2004 -- a close
+                if head[0] & 0x0F == 8:
                     return
                 if head[0] & 0x0F in {0, 2}:
                     broker.sendall(body)
@@ -93,7 +93,7 @@ class WebsocketDoor:
                 for start in range(0, len(data), self._frame_bytes):
                     part = data[start : start + self._frame_bytes]
                     size = len(part)
-                    head = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")  # noqa: PLR2004
+                    head = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
                     peer.sendall(b"\x82" + head + part)
                 peer.sendall(b"\x89\x04" + os.urandom(4))  # a ping in between
         _shut(peer)
