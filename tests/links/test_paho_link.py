@@ -7,7 +7,7 @@ import pytest
 from mqtt5 import ConnAckPacket, ConnAckReasonCode, ConnectPacket
 
 from edge_runtime.links.mqtt5_link import Mqtt5
-from edge_runtime.links.paho_link import Mqtt311
+from edge_runtime.links.paho_link import Mqtt311, _Wire
 from tests.links.test_mqtt5_link import SECRET, Rig
 from tests.rig.fake_broker import FakeBroker
 
@@ -208,6 +208,35 @@ def test_what_was_not_confirmed_goes_again_under_its_number_and_no_more_than_twe
     rig.until(lambda: all(one.done for one in sent), "the others")
 
 
+def test_numbers_that_come_round_are_not_mistaken(rig):
+    """paho numbers messages of QoS 0 too, and after 65,535 begins again, whatever is still on its way."""
+    rig.old_welcomed()
+    sent = [rig.link.publish("out", b"1", qos=1, retain=False)]
+    client = rig.link._dialect._client
+    client._last_mid -= 1
+    rig.link.publish("out", b"2", qos=0, retain=False)
+    client._last_mid -= 1
+    sent.append(rig.link.publish("out", b"3", qos=1, retain=False))
+    first, second, third = (body for _, _, body in rig.packet(PUBLISH, 3))
+    assert (second, first[5:7] != third[5:7]) == (text(b"out") + b"2", True)
+    rig.broker.send(PINGRESP)
+    for _ in range(5):
+        rig.turn()
+    assert not any(one.done for one in sent)
+    rig.broker.send(b"\x40\x02" + first[5:7], b"\x40\x02" + third[5:7])
+    rig.until(lambda: all(one.done for one in sent), "the confirmations")
+
+
+def test_what_paho_has_not_taken_yet_comes_before_what_is_new():
+    wire = _Wire(None, None)
+    wire.feed(b"ab")
+    assert wire.recv(1) == b"a"
+    wire.feed(b"c")
+    assert wire.recv(5) == b"bc"
+    with pytest.raises(BlockingIOError):
+        wire.recv(1)
+
+
 def test_silence_is_asked_about_and_then_given_up(rig):
     rig.old_welcomed()
     rig.packet(SUBSCRIBE)
@@ -320,4 +349,5 @@ def test_answers_on_their_way_are_asked_for_again_in_the_other_version():
         rig.clock.advance(1)
         rig.old_welcomed()
         assert rig.heard_nothing(PUBLISH)
+        assert not rig.link._flights
         rig.close()
