@@ -15,6 +15,7 @@ from edge_runtime.links.mqtt_dialect import (
     WRONG_VERSION,
     Caller,
     Dialect,
+    Refusal,
     Target,
     Unreadable,
     Welcome,
@@ -381,7 +382,7 @@ class BrokerLink:
         if welcome.code == WRONG_VERSION:
             raise _WrongVersion(f"it refuses {self._dialect.name}: {words_of(welcome.code, welcome.told)}")
         if welcome.code >= REFUSED:
-            raise _Refusal(f"it refuses us: {words_of(welcome.code, welcome.told)}")
+            raise Refusal(f"it refuses us: {words_of(welcome.code, welcome.told)}")
         now = self._mono_ns()
         self.reopened += self._connection > 0
         self._connection += 1
@@ -472,7 +473,7 @@ class BrokerLink:
     def _lose(self, why: StreamLost) -> None:
         """Give the connection up and say when the next attempt is due."""
         now = self._mono_ns()
-        refused = isinstance(why, _Refusal)
+        refused = isinstance(why, Refusal)
         if self._is_greeted and not self.is_up and not refused:
             self._unanswered += 1
         # A broker that restarts again and again cannot be reached in between; where a rival takes over, it always can.
@@ -524,9 +525,5 @@ class BrokerLink:
         self._subscribe_ns = None
 
 
-class _Refusal(StreamLost):
-    """The broker answered, and said no."""
-
-
-class _WrongVersion(_Refusal):
+class _WrongVersion(Refusal):
     """The broker does not speak this dialect."""

@@ -49,6 +49,10 @@ class Welcome(NamedTuple):
     max_packet_bytes: int | None
 
 
+class Refusal(StreamLost):
+    """The broker said no, or cost us time: not to be asked again soon."""
+
+
 class Unreadable(StreamLost):
     """The broker sent what is no packet, or one larger than we take; ``code`` is what to tell it."""
 

@@ -13,12 +13,21 @@ from typing import Any, Final
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from edge_runtime.links.mqtt_dialect import NORMAL, TOO_LARGE, WRONG_VERSION, Caller, Target, Unreadable, Welcome
+from edge_runtime.links.mqtt_dialect import (
+    NORMAL,
+    TOO_LARGE,
+    WRONG_VERSION,
+    Caller,
+    Refusal,
+    Target,
+    Unreadable,
+    Welcome,
+)
 from edge_runtime.links.mqtt_port import Inbox
 from edge_runtime.links.stream_socket import StreamLost, StreamSocket
 
 UPGRADE_S: Final = 2.0
-"""How long the answer to the websocket's upgrade may take; paho waits for it, and the loop with it."""
+"""How long the answer to the websocket's upgrade may take; paho waits for it, and the loop with it: so it is a refusal."""
 _PING: Final = b"\xc0\x00"
 _UNLIMITED: Final = 65_535
 
@@ -237,7 +246,7 @@ class _Wire:
         while not self.waiting:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise StreamLost(f"no answer to the websocket's upgrade within {UPGRADE_S:g} s")
+                raise Refusal(f"no answer to the websocket's upgrade within {UPGRADE_S:g} s")
             self._stream.wait(left)
             self._stream.send(b"")
             self.feed(self._stream.receive())

@@ -49,13 +49,14 @@ class Rig:
         port=None,
         host="127.0.0.1",
         speaks=(Mqtt5,),
+        websocket_path=None,
     ):
         self.broker = broker
         self.clock = HandClock()
         target = Target(
             host=host, port=port or broker.port, client_id="tester", user="u", password=lambda: SECRET, tls=None,
             keepalive_s=10, session_expiry_s=3600, receive_maximum=20, max_packet_bytes=4096, reconnect_max_s=1.0,
-            status_topic="edge/x/status", will=b"gone",
+            status_topic="edge/x/status", will=b"gone", websocket_path=websocket_path,
         )  # fmt: skip
         self.link = BrokerLink(
             target, speaks, wall_ns=self.clock.wall_ns, mono_ns=self.clock.mono_ns, jitter=lambda: 1.0

@@ -6,6 +6,7 @@ import paho.mqtt.client as paho
 import pytest
 from mqtt5 import ConnAckPacket, ConnAckReasonCode, ConnectPacket
 
+from edge_runtime.links import paho_link
 from edge_runtime.links.mqtt5_link import Mqtt5
 from edge_runtime.links.paho_link import Mqtt311, _Wire
 from tests.links.test_mqtt5_link import SECRET, Rig
@@ -350,4 +351,20 @@ def test_answers_on_their_way_are_asked_for_again_in_the_other_version():
         rig.old_welcomed()
         assert rig.heard_nothing(PUBLISH)
         assert not rig.link._flights
+        rig.close()
+
+
+def test_an_upgrade_that_is_not_answered_is_given_up_and_not_asked_for_again_soon(monkeypatch):
+    monkeypatch.setattr(paho_link, "UPGRADE_S", 0.05)
+    with FakeBroker() as broker:
+        rig = OldRig(broker, websocket_path="/mqtt")
+        waits = []
+        for _ in range(9):
+            rig.until(lambda: broker.has_caller, "a caller")
+            broker.accept()
+            rig.lost()
+            waits.append((rig.link.due_ns() - rig.clock.mono_ns()) / 1e9)
+            rig.clock.advance(waits[-1])
+        assert "no answer to the websocket's upgrade within 0.05 s" in rig.link.status()
+        assert waits[-1] == 15.0
         rig.close()
