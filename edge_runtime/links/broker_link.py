@@ -86,9 +86,8 @@ class BrokerLink:
         self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
         self._wake: Callable[[], None] = lambda: None
         self._out: list[bytes] = []
-        self._others = deque(speaks)
-        self._dialect = self._others.popleft()(target, self)
-        self._others.append(speaks[0])
+        self._speaks = deque(speaks)
+        self._dialect = self._speaks[0](target, self)
         self._instead = ""
         self._was_up = False
         self._unanswered = 0
@@ -502,11 +501,10 @@ class BrokerLink:
     def _speak_another(self, why: StreamLost) -> None:
         """Go over to the next dialect, where there is one; whoever published in the old one has to do so again."""
         self._unanswered = 0
-        if len(self._others) > 1:
+        if len(self._speaks) > 1:
             before = self._dialect.name
-            speaks = self._others.popleft()
-            self._others.append(speaks)
-            self._dialect = speaks(self._target, self)
+            self._speaks.rotate(-1)
+            self._dialect = self._speaks[0](self._target, self)
             for flight in self._flights.values():
                 flight.sent.refusal = f"it no longer speaks {before}"
             self._flights.clear()

@@ -78,8 +78,12 @@ class Mqtt311:
         self._client.username_pw_set(target.user, target.password())  # type: ignore[arg-type]
         try:
             self._client.connect(target.host, target.port, target.keepalive_s)
-        except (OSError, ValueError) as error:
+        except StreamLost:
+            raise
+        except OSError as error:
             raise StreamLost(f"websocket: {error}") from error
+        except Exception as error:  # paho takes the answer apart without a look whether it is one
+            raise StreamLost("websocket: it answered with something that is no upgrade") from error
 
     def read(self, data: bytes) -> None:
         """Tell of every packet."""

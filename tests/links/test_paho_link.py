@@ -1,6 +1,7 @@
 """MQTT 3.1.1 against a broker that breaks the rules, and what is spoken with one that does not speak MQTT 5."""
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 
 import paho.mqtt.client as paho
 import pytest
@@ -367,4 +368,20 @@ def test_an_upgrade_that_is_not_answered_is_given_up_and_not_asked_for_again_soo
             rig.clock.advance(waits[-1])
         assert "no answer to the websocket's upgrade within 0.05 s" in rig.link.status()
         assert waits[-1] == 15.0
+        rig.close()
+
+
+def test_an_answer_to_the_upgrade_that_is_none_is_a_loss_and_no_end():
+    with FakeBroker() as broker:
+        rig = OldRig(broker, websocket_path="/mqtt")
+
+        def answer():
+            broker.accept()
+            broker.send(b"HTTP/1.1 101 Yes\r\nConnection: Upgrade\r\nSec-WebSocket-Accept\r\n\r\n")
+
+        with ThreadPoolExecutor() as other:
+            answered = other.submit(answer)
+            rig.until(lambda: "trying again" in rig.link.status(), "a loss")
+            answered.result()
+        assert "websocket: it answered with something that is no upgrade; trying again" in rig.link.status()
         rig.close()
