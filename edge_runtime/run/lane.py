@@ -39,6 +39,8 @@ UNKEPT_SAMPLES: Final = 1024
 # Streams with the most oddities whose counts stand in the status: a payload that invents names must not fill it.
 MAX_ODD_STREAMS: Final = 16
 RETRY_NS: Final = 200_000_000
+# Confirmed answers that a restart may send again: beside those on their way.
+UNKEPT_ANSWERS: Final = 16
 # Answers of redelivered input are not spilled at once, since a restart would make them anew: first their sink may be slow.
 SPILL_NS: Final = 1_000_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
@@ -128,7 +130,7 @@ class Lane:
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
         self._flowed_ns = 0
-        self._unkept, self._kept_samples = False, 0
+        self._unkept, self._kept_samples, self._kept_gone = False, 0, 0
 
     def start(self, wake: Wake) -> None:
         """Take over what the journal kept, then open the source where that left off."""
@@ -153,7 +155,7 @@ class Lane:
         # What a sink confirms later than in the turn that brought it is kept with the next sample, or by the clock.
         self._unkept = (self._send() and not changed) or self._unkept or (changed and self._is_stateless)
         self._make_room()
-        if self._is_stateless and self._unkept and self._must_spill():
+        if self._unkept and (self._must_spill() if self._is_stateless else self._must_note()):
             self._keep()
         self._acknowledge()
         return changed
@@ -332,7 +334,7 @@ class Lane:
 
     def _keep(self) -> None:
         """Bring what changed into the journal in one transaction, before any answer of it leaves."""
-        self._unkept, self._kept_samples = False, self.line.ledger.received
+        self._unkept, self._kept_samples, self._kept_gone = False, self.line.ledger.received, self._outbox.gone
         record = self.line.take_changes() | self._outbox.take_changes() | self._place()
         if self._journal is None or self._stale:
             return  # without a journal they must not pile up; after a hole only a snapshot is worth writing
@@ -355,6 +357,10 @@ class Lane:
         settled = self._owed.settled(self._outbox.gone)
         if settled is not None:
             self.source.acknowledge(settled)
+
+    def _must_note(self) -> bool:
+        """Whether so many answers have gone that a restart would send too many of them again."""
+        return self._outbox.gone - self._kept_gone >= UNKEPT_ANSWERS
 
     def _must_spill(self) -> bool:
         if self.line.ledger.received - self._kept_samples >= UNKEPT_SAMPLES:

@@ -267,3 +267,21 @@ def test_a_line_of_qos_0_owes_no_acknowledgement(tmp_path, ready):
     assert rig.link.acknowledged == numbers
     assert (rig.samples["received"], rig.adds_up()) == (100, True)
     rig.lane.stop()
+
+
+def test_confirmed_answers_are_noted_before_a_restart_would_send_many_again(tmp_path, ready):
+    """The input has paused, and a long outbox drains: each confirmation changes no sample, and counts all the same."""
+    rig = Rig(tmp_path, ready, DEWPOINT, time=None)
+    for _ in range(2):
+        for second in range(60):
+            rig.bring(second)
+        rig.lane.turn()
+    for _ in range(5):
+        rig.link.confirm(20)
+        rig.lane.turn()
+    assert len(rig.link.published) == 120
+    rig.die()
+    again = Rig(tmp_path, ready, DEWPOINT, time=None, room=1000)
+    again.lane.turn()
+    assert len(again.link.published) == 20
+    again.lane.stop()
