@@ -27,6 +27,7 @@ from mqtt5 import (
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
 from edge_runtime.links.mqtt_words import words_of
 from edge_runtime.links.stream_socket import Address, Encryption, Lookup, StreamLost, StreamSocket
+from edge_runtime.spec.topic import matches
 
 NS: Final = 1_000_000_000
 FIRST_WAIT_NS: Final = 100_000_000
@@ -41,8 +42,8 @@ SHORT_LIFE_NS: Final = 5 * NS
 SHORT_LIVES: Final = 3
 """So many losses in a row within SHORT_LIFE_NS of the welcome: somebody else connects with our client id."""
 RIVAL_WAIT_NS: Final = 30 * NS
-FILTERS_AT_ONCE: Final = 50
-"""More in one SUBSCRIBE is more than some brokers read."""
+MAX_NUMBER: Final = 268_435_455
+"""Of a subscription (MQTT 5, 3.8.2.1.2)."""
 MAX_IN_FLIGHT: Final = 64
 """Messages sent and not confirmed, whatever the broker allows: what goes again after a loss."""
 READ_AHEAD_BYTES: Final = 8 << 20
@@ -103,7 +104,7 @@ class Mqtt5Link:
         self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
         self._wake: Callable[[], None] = lambda: None
         self._inboxes: list[Inbox] = []
-        self._wanted_by: dict[str, tuple[Inbox, ...]] = {}
+        self._wanted_by: dict[str, tuple[tuple[Inbox, int], ...]] = {}
         self._lookup: Lookup | None = None
         self._addresses: list[Address] = []
         self._stream: StreamSocket | None = None
@@ -128,7 +129,8 @@ class Mqtt5Link:
         self._broker_receives = MAX_IN_FLIGHT
         self._broker_bytes: int | None = None
         self._has_session = False
-        self._subscribing: dict[int, list[str]] = {}
+        self._subscribing: dict[int, str] = {}
+        self._says_filters = True
         self._refused_filters: dict[str, str] = {}
         self._granted: set[str] = set()
         self._subscribe_ns: int | None = None
@@ -383,22 +385,31 @@ class Mqtt5Link:
         message = Message(
             topic, payload, packet_id, mark, packet.duplicate, packet.retain, self._connection, wall_ns, mono_ns
         )
-        inboxes = self._wanted_by.get(topic)
-        if inboxes is None:
-            inboxes = self._wanted(topic)
+        wanted = self._wanted_by.get(topic)
+        if wanted is None:
+            wanted = self._wanted(topic)
+        by = packet.subscription_ids
+        inboxes = [inbox for inbox, number in wanted if not by or number in by]
         if packet_id:
             delivery = [packet_id, max(1, len(inboxes))]
             self._unacked.append(delivery)
             self._by_id[packet_id] = delivery
         for inbox in inboxes:
             inbox.put(message)
-        if not inboxes:  # a filter of an earlier configuration that the session still has
+        if not inboxes:  # the copy of another filter, or one of an earlier configuration that the session still has
             self.acknowledge(message)
 
-    def _wanted(self, topic: str) -> tuple[Inbox, ...]:
+    def _wanted(self, topic: str) -> tuple[tuple[Inbox, int], ...]:
+        """Who takes this topic, and by the number of which filter: of those that overlap each brings a copy."""
         if len(self._wanted_by) >= 4096:  # noqa: PLR2004 -- topics may be invented without end
             self._wanted_by.clear()
-        found = self._wanted_by[topic] = tuple(inbox for inbox in self._inboxes if inbox.wants(topic))
+        ways = [(inbox, [one for one in inbox.filters if matches(one, topic)]) for inbox in self._inboxes]
+        found = self._wanted_by[topic] = tuple(
+            # A filter that is refused brings nothing while another does; what a session had kept of it still comes.
+            (inbox, _number(min(filters, key=self._refused_filters.__contains__)))
+            for inbox, filters in ways
+            if filters
+        )
         return found
 
     def _confirm(self, packet: PubAckPacket) -> None:
@@ -444,6 +455,7 @@ class Mqtt5Link:
         self._flights = {one: flight for one, flight in self._flights.items() if flight.sent is not self._announced}
         self._unsent.extend(self._flights)
         self._has_session = packet.session_present
+        self._says_filters = packet.subscription_id_available
         for _ in range(min(len(self._unsent), self._broker_receives)):
             self._resend(self._unsent.popleft())
         self._granted.clear()
@@ -469,24 +481,28 @@ class Mqtt5Link:
             self._publish_announcement()
         if self._subscribe_ns is None or self._mono_ns() < self._subscribe_ns:
             return
-        terms = {one: inbox for inbox in reversed(self._inboxes) for one in inbox.filters}
-        open_ = [one for one in terms if one not in self._granted]
+        open_ = [one for inbox in self._inboxes for one in inbox.filters if one not in self._granted]
         self._subscribe_ns = self._mono_ns() + SUBSCRIBE_AGAIN_NS if open_ else None
         self._subscribing.clear()
-        for first in range(0, len(open_), FILTERS_AT_ONCE):
-            part = open_[first : first + FILTERS_AT_ONCE]
+        for one in dict.fromkeys(open_):
             packet_id = self._free_id()
-            self._subscribing[packet_id] = part
-            self._put(SubscribePacket(packet_id, [_topic_filter(one, terms[one]) for one in part]))
+            self._subscribing[packet_id] = one
+            terms = _terms(one, [inbox for inbox in self._inboxes if one in inbox.filters])
+            number = _number(one) if self._says_filters else None
+            # One each: a number is that of all the filters in a packet.
+            self._put(SubscribePacket(packet_id, [terms], subscription_id=number))
 
     def _note_grants(self, packet: SubAckPacket) -> None:
-        for pattern, granted in zip(self._subscribing.pop(packet.packet_id, ()), packet.reason_codes, strict=False):
-            code = int(granted)
-            if code >= _REFUSED:
-                self._refused_filters[pattern] = words_of(code, packet.reason_str)
-            else:
-                self._granted.add(pattern)
-                self._refused_filters.pop(pattern, None)
+        pattern = self._subscribing.pop(packet.packet_id, None)
+        if pattern is None or not packet.reason_codes:
+            return
+        code = int(packet.reason_codes[0])
+        if code >= _REFUSED:
+            self._refused_filters[pattern] = words_of(code, packet.reason_str)
+        else:
+            self._granted.add(pattern)
+            self._refused_filters.pop(pattern, None)
+        self._wanted_by.clear()
         if not self._subscribing and not self._refused_filters:
             self._subscribe_ns = None
 
@@ -571,12 +587,20 @@ def _publish(packet_id: int, flight: _Flight, *, again: bool = False) -> Publish
     )
 
 
-def _topic_filter(pattern: str, inbox: Inbox) -> TopicFilter:
+def _number(pattern: str) -> int:
+    """By what a message says that it came of this filter: the same after a restart, and not that of another filter."""
+    return crc32(pattern.encode()) % MAX_NUMBER + 1
+
+
+def _terms(pattern: str, inboxes: Sequence[Inbox]) -> TopicFilter:
+    """What is asked for: the most that any line wants of it; sources leave what they do not."""
     return TopicFilter(
         pattern,
-        max_qos=QoS.AT_LEAST_ONCE if inbox.qos else QoS.AT_MOST_ONCE,
+        max_qos=QoS.AT_LEAST_ONCE if any(inbox.qos for inbox in inboxes) else QoS.AT_MOST_ONCE,
         no_local=True,
         retain_as_published=False,
         # What the broker kept comes once a session where it is wanted, and never where it is not.
-        retain_handling=RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS if inbox.retained else RetainHandling.SEND_NEVER,
+        retain_handling=RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS
+        if any(inbox.retained for inbox in inboxes)
+        else RetainHandling.SEND_NEVER,
     )

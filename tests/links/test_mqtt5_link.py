@@ -184,18 +184,19 @@ def test_a_name_without_an_address_is_said(rig):
     lost.link.close(b"")
 
 
-def test_it_subscribes_at_every_welcome_in_parts_of_fifty():
+def test_it_subscribes_at_every_welcome_to_every_filter():
     """home-assistant/core#7958: after a restart only some topics came back."""
     filters = [f"in/{number}/+" for number in range(120)]
     with FakeBroker() as broker:
         rig = Rig(broker, filters)
+        numbers = []
         for session in (False, True):
             rig.welcomed(session_present=session)
-            asked = rig.heard(SubscribePacket, 3)
-            assert [len(one.topic_filters) for one in asked] == [50, 50, 20]
-            assert {each.pattern for one in asked for each in one.topic_filters} == set(filters)
+            asked = rig.heard(SubscribePacket, 120)
+            assert [each.pattern for one in asked for each in one.topic_filters] == filters
+            numbers.append([one.subscription_id for one in asked])
             for one in asked:
-                broker.send(SubAckPacket(one.packet_id, [GRANTED] * len(one.topic_filters)))
+                broker.send(SubAckPacket(one.packet_id, [GRANTED]))
             rig.until(lambda: rig.link._subscribe_ns is None, "the grants")
             rig.clock.advance(12)
             broker.send(PingRespPacket())
@@ -204,6 +205,62 @@ def test_it_subscribes_at_every_welcome_in_parts_of_fifty():
             broker.hang_up()
             rig.lost()
             rig.clock.advance(1)
+        rig.close()
+        assert numbers[0] == numbers[1]
+        assert len(set(numbers[0])) == 120
+
+
+def test_a_broker_without_numbers_of_subscriptions_is_given_none(rig):
+    rig.welcomed(subscription_id_available=False)
+    assert rig.heard(SubscribePacket).subscription_id is None
+    rig.broker.send(sample(1))
+    rig.until(lambda: len(rig.inbox) == 1, "a message")
+
+
+def test_of_the_copies_that_filters_bring_each_line_takes_one():
+    with FakeBroker() as broker:
+        rig = Rig(broker, ["in/#", "in/+"])
+        other = rig.link.subscribe(["in/a"], qos=1, retained=False)
+        rig.welcomed()
+        asked = rig.heard(SubscribePacket, 3)
+        broker.send(*(SubAckPacket(one.packet_id, [GRANTED]) for one in asked))
+        numbers = [one.subscription_id for one in asked]
+        broker.send(*(sample(at, subscription_ids=[one]) for at, one in enumerate(numbers, 1)))
+        broker.send(sample(4, b"one copy", subscription_ids=numbers))
+        rig.until(lambda: len(other) == 2, "the last")
+        assert [rig.inbox.take().packet_id for _ in range(len(rig.inbox))] == [1, 4]
+        assert [other.take().packet_id for _ in range(2)] == [3, 4]
+        rig.close()
+
+
+def test_a_copy_by_a_filter_of_an_earlier_configuration_is_none_of_ours(rig):
+    rig.welcomed()
+    mine = rig.heard(SubscribePacket).subscription_id
+    rig.broker.send(sample(5, subscription_ids=[mine % 1000 + 1]))
+    assert rig.heard(PubAckPacket).packet_id == 5
+    assert len(rig.inbox) == 0
+
+
+def test_a_filter_that_is_refused_leaves_its_messages_to_another():
+    with FakeBroker() as broker:
+        rig = Rig(broker, ["in/#", "in/+"])
+        rig.welcomed()
+        wide, close = rig.heard(SubscribePacket, 2)
+        broker.send(SubAckPacket(wide.packet_id, [SubAckReasonCode.NOT_AUTHORIZED]))
+        broker.send(SubAckPacket(close.packet_id, [GRANTED]))
+        broker.send(sample(1, subscription_ids=[close.subscription_id]))
+        rig.until(lambda: len(rig.inbox) == 1, "the message")
+        rig.close()
+
+
+def test_the_terms_of_one_filter_of_two_lines_are_the_most_of_both():
+    with FakeBroker() as broker:
+        rig = Rig(broker, qos=0, retained=True)
+        rig.link.subscribe(["in/#"], qos=1, retained=False)
+        rig.welcomed()
+        (one,) = rig.heard(SubscribePacket).topic_filters
+        assert one.max_qos == QoS.AT_LEAST_ONCE
+        assert one.retain_handling == RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS
         rig.close()
 
 

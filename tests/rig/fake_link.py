@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
+from edge_runtime.spec.topic import matches
 
 
 class FakeLink:
@@ -32,7 +33,7 @@ class FakeLink:
         number = packet_id or self._packet_id
         mark = number << 32 | crc32(payload, crc32(topic.encode()))
         for inbox in self._inboxes:
-            if inbox.wants(topic):
+            if any(matches(one, topic) for one in inbox.filters):
                 inbox.put(Message(topic, payload, number, mark, again, retained, 1, 0, 0))
         return number
 
