@@ -26,7 +26,15 @@ class FakeLink:
         self._packet_id = 0
 
     def bring(
-        self, topic: str, payload: bytes, *, packet_id: int = 0, again: bool = False, retained: bool = False
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        packet_id: int = 0,
+        again: bool = False,
+        retained: bool = False,
+        time_ns: int = 0,
+        mono_ns: int = 0,
     ) -> int:
         """Let a message of QoS 1 arrive; gives its packet id."""
         self._packet_id += 1
@@ -34,7 +42,7 @@ class FakeLink:
         mark = number << 32 | crc32(payload, crc32(topic.encode()))
         for inbox in self._inboxes:
             if any(matches(one, topic) for one in inbox.filters):
-                inbox.put(Message(topic, payload, number, mark, again, retained, 1, 0, 0))
+                inbox.put(Message(topic, payload, number, mark, again, retained, 1, time_ns, mono_ns))
         return number
 
     def confirm(self, count: int) -> None:
