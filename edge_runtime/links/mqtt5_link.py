@@ -167,13 +167,13 @@ class Mqtt5Link:
     @property
     def trouble(self) -> str:
         """What keeps it from its work, as a clause."""
-        if self.is_up and not self._refused_filters:
+        if self.is_up and not self._refused_filters and not self._untold:
             return ""
         return f"broker {self._place}: {self.status().removesuffix('.')}"
 
     def due_ns(self) -> int | None:
         """When ``receive`` must be called without new input."""
-        if self._stream is not None and self._stream.has_more:
+        if self._stream is not None and self._stream.has_more and not self._is_full:
             return self._mono_ns()
         if not self.is_up:
             return self._retry_ns if self._retry_ns is not None else self._deadline_ns
@@ -187,7 +187,14 @@ class Mqtt5Link:
             pattern, why = next(iter(self._refused_filters.items()))
             more = f", and {len(self._refused_filters) - 1} more" if len(self._refused_filters) > 1 else ""
             return f"connected, but it refuses topic filter {pattern!r}{more}: {why}"
+        if self.is_up and self._untold:
+            return f"connected, but it does not take our status on {self._target.status_topic!r}: {self._untold}"
         return self._status
+
+    @property
+    def _untold(self) -> str:
+        """Why the status does not stand on its topic, where that is known."""
+        return "" if self._announced is None else self._announced.refusal
 
     # What sources, sinks and the process ask.
 
@@ -246,7 +253,7 @@ class Mqtt5Link:
             self.announce(lambda: farewell)
             deadline = self._mono_ns() + FAREWELL_NS
             self.send()
-            while self.is_up and not (self._announced is not None and self._announced.done):
+            while self.is_up and not (self._announced is not None and (self._announced.done or self._untold)):
                 if self._mono_ns() >= deadline or self._stream is None:
                     break
                 self._stream.wait(_FAREWELL_STEP_S)
@@ -297,7 +304,8 @@ class Mqtt5Link:
             self._lookup = Lookup(self._target.host, self._target.port, self._wake)
         if self._lookup is not None:
             if self._lookup.failure:
-                raise StreamLost(self._lookup.failure)
+                failure, self._lookup = self._lookup.failure, None
+                raise StreamLost(failure)
             if self._lookup.addresses is None:
                 if now >= self._deadline_ns:
                     raise StreamLost(f"no answer about {self._target.host} from the name server")
@@ -335,7 +343,7 @@ class Mqtt5Link:
 
     def _read(self, stream: StreamSocket) -> None:
         if self._is_full:
-            self._heard_ns = self._mono_ns()  # it is us who do not listen
+            self._heard_ns, self._pinged = self._mono_ns(), False  # it is us who do not listen; it must hear us still
             return
         data = stream.receive()
         if not data:
@@ -363,22 +371,24 @@ class Mqtt5Link:
                 break
             except ValueError as error:
                 self._part(DisconnectReasonCode.MALFORMED_PACKET)
-                raise StreamLost(f"it sent something that is no MQTT 5 packet: {error}") from error
+                raise _Known(f"it sent something that is no MQTT 5 packet: {error}") from error
             except BaseException as error:
                 # mqtt5 0.8 panics on text that is no UTF-8; the exception of a panic is no Exception.
                 if type(error).__name__ != "PanicException":
                     raise
                 self._part(DisconnectReasonCode.MALFORMED_PACKET)
-                raise StreamLost("it sent a packet whose text is no UTF-8") from error
+                raise _Known("it sent a packet whose text is no UTF-8") from error
             at += size
             yield packet
         self._rest = bytes(buffer[at:])
         if len(self._rest) > self._target.max_packet_bytes:
             self._part(DisconnectReasonCode.PACKET_TOO_LARGE)
-            raise StreamLost(f"it sends a packet of more than the {self._target.max_packet_bytes} bytes we take")
+            raise _Known(f"it sends a packet of more than the {self._target.max_packet_bytes} bytes we take")
 
     def _deliver(self, packet: PublishPacket, wall_ns: int, mono_ns: int) -> None:
         topic, payload, packet_id = packet.topic, packet.payload, packet.packet_id or 0
+        if packet_id in self._by_id:
+            return  # EMQX sends what is not acknowledged again on the same connection; we have it
         mark = 0
         if packet_id:
             mark = packet_id << 32 | crc32(payload, crc32(topic.encode()))
@@ -433,7 +443,7 @@ class Mqtt5Link:
             case DisconnectPacket():
                 code = int(packet.reason_code)
                 self._rival = self._rival or code == _TAKEN_OVER
-                raise StreamLost(f"it ended the connection: {words_of(code, packet.reason_str)}")
+                raise _Known(f"it ended the connection: {words_of(code, packet.reason_str)}")
             case _:  # PINGRESP has been noted as a sign of life; QoS 2 was not asked for
                 pass
 
@@ -473,7 +483,8 @@ class Mqtt5Link:
                 payload = self._announcement()
                 self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
             except TooLarge as error:
-                self._status = f"connected to {self._place}, but the status is {error}"
+                self._announced = Sent()
+                self._announced.refusal = str(error)
 
     def _ask_for_filters(self) -> None:
         """Subscribe to what is not granted, when it is time; a broker may have forgotten us, or lost the answer."""
@@ -541,16 +552,18 @@ class Mqtt5Link:
             self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
         elif not self._addresses:
             self._short_lives = 0
-        self._rival = self._rival or self._short_lives >= SHORT_LIVES
+        is_hasty = self._short_lives >= SHORT_LIVES
+        self._rival = self._rival or (is_hasty and not isinstance(why, _Known))
         self._drop_stream()
-        self._lookup = None
+        # A lookup without an answer goes on: a new one each time would heap up threads behind a name server that hangs.
         if self._addresses and not refused:
             self._retry_ns = now  # another address of the same host
         else:
             self._addresses.clear()
             longest = round(self._target.reconnect_max_s * NS)
-            longest = max(longest, RIVAL_WAIT_NS if self._rival else REFUSED_WAIT_NS if refused else 0)
-            first = longest // 6 if self._rival else FIRST_WAIT_NS
+            is_vain = self._rival or is_hasty
+            longest = max(longest, RIVAL_WAIT_NS if is_vain else REFUSED_WAIT_NS if refused else 0)
+            first = longest // 6 if is_vain else FIRST_WAIT_NS
             wait = min(first << min(self._failures, 16), longest)
             self._failures += 1
             self._retry_ns = now + round(wait * self._jitter())
@@ -579,6 +592,10 @@ class Mqtt5Link:
 
 class _Refusal(StreamLost):
     """The broker answered, and said no."""
+
+
+class _Known(StreamLost):
+    """The connection was ended for a reason that is known, so nobody else has to be suspected."""
 
 
 def _publish(packet_id: int, flight: _Flight, *, again: bool = False) -> PublishPacket:

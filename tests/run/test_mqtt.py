@@ -138,17 +138,17 @@ def test_filters_that_overlap_bring_a_message_once(tmp_path, broker):
     device(tmp_path, broker.port)
     text = (tmp_path / "device.toml").read_text().replace(', time = { field = "time", format = "unix_s" }', "")
     wide = text.replace('["in/+/reading"]', '["in/#", "in/north/+"]')
-    head, one_line = text.split("[[line]]")
+    _, one_line = text.split("[[line]]")
     second = one_line.replace('"dew"', '"second"').replace('{ kind = "mqtt" }', '{ kind = "mqtt", topic = "out2" }')
     with Client(broker.port, OUT, STATUS) as client:
-        for number, content in enumerate((wide, text, f"{wide}[[line]]{second}"), 1):
+        for content in (wide, text, f"{wide}[[line]]{second}"):
             (tmp_path / "device.toml").write_text(content)
-            asked = broker.log.count("Sending SUBACK")
+            client.messages.clear()
             with Program(tmp_path):
-                client.until(lambda: broker.log.count("Sending SUBACK") > asked and online(client), "the status")
-                client.publish("in/north/reading", reading(number))
-                client.until(lambda: len(client.payloads(OUT)) >= number, "the answer")
-            assert len(client.payloads(OUT)) == number
+                client.until(lambda: online(client), "the status")
+                client.publish("in/north/reading", reading(0))
+                client.until(lambda: client.payloads(OUT), "the answer")
+            assert len(client.payloads(OUT)) == 1
     (path,) = tmp_path.glob("run/**/status.json")
     books = [line["ledger"]["counts"]["samples"] for line in json.loads(path.read_text())["lines"]]
     assert [book["received"] for book in books] == [1, 1]
