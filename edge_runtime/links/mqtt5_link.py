@@ -27,6 +27,7 @@ from mqtt5 import (
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
 from edge_runtime.links.mqtt_words import words_of
 from edge_runtime.links.stream_socket import Address, Encryption, Lookup, StreamLost, StreamSocket
+from edge_runtime.spec.topic import matches
 
 NS: Final = 1_000_000_000
 FIRST_WAIT_NS: Final = 100_000_000
@@ -41,8 +42,8 @@ SHORT_LIFE_NS: Final = 5 * NS
 SHORT_LIVES: Final = 3
 """So many losses in a row within SHORT_LIFE_NS of the welcome: somebody else connects with our client id."""
 RIVAL_WAIT_NS: Final = 30 * NS
-FILTERS_AT_ONCE: Final = 50
-"""More in one SUBSCRIBE is more than some brokers read."""
+MAX_NUMBER: Final = 268_435_455
+"""Of a subscription (MQTT 5, 3.8.2.1.2)."""
 MAX_IN_FLIGHT: Final = 64
 """Messages sent and not confirmed, whatever the broker allows: what goes again after a loss."""
 READ_AHEAD_BYTES: Final = 8 << 20
@@ -103,7 +104,7 @@ class Mqtt5Link:
         self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
         self._wake: Callable[[], None] = lambda: None
         self._inboxes: list[Inbox] = []
-        self._wanted_by: dict[str, tuple[Inbox, ...]] = {}
+        self._wanted_by: dict[str, tuple[tuple[Inbox, int], ...]] = {}
         self._lookup: Lookup | None = None
         self._addresses: list[Address] = []
         self._stream: StreamSocket | None = None
@@ -128,7 +129,8 @@ class Mqtt5Link:
         self._broker_receives = MAX_IN_FLIGHT
         self._broker_bytes: int | None = None
         self._has_session = False
-        self._subscribing: dict[int, list[str]] = {}
+        self._subscribing: dict[int, str] = {}
+        self._says_filters = True
         self._refused_filters: dict[str, str] = {}
         self._granted: set[str] = set()
         self._subscribe_ns: int | None = None
@@ -165,13 +167,13 @@ class Mqtt5Link:
     @property
     def trouble(self) -> str:
         """What keeps it from its work, as a clause."""
-        if self.is_up and not self._refused_filters:
+        if self.is_up and not self._refused_filters and not self._untold:
             return ""
         return f"broker {self._place}: {self.status().removesuffix('.')}"
 
     def due_ns(self) -> int | None:
         """When ``receive`` must be called without new input."""
-        if self._stream is not None and self._stream.has_more:
+        if self._stream is not None and self._stream.has_more and not self._is_full:
             return self._mono_ns()
         if not self.is_up:
             return self._retry_ns if self._retry_ns is not None else self._deadline_ns
@@ -185,7 +187,14 @@ class Mqtt5Link:
             pattern, why = next(iter(self._refused_filters.items()))
             more = f", and {len(self._refused_filters) - 1} more" if len(self._refused_filters) > 1 else ""
             return f"connected, but it refuses topic filter {pattern!r}{more}: {why}"
+        if self.is_up and self._untold:
+            return f"connected, but it does not take our status on {self._target.status_topic!r}: {self._untold}"
         return self._status
+
+    @property
+    def _untold(self) -> str:
+        """Why the status does not stand on its topic, where that is known."""
+        return "" if self._announced is None else self._announced.refusal
 
     # What sources, sinks and the process ask.
 
@@ -244,7 +253,7 @@ class Mqtt5Link:
             self.announce(lambda: farewell)
             deadline = self._mono_ns() + FAREWELL_NS
             self.send()
-            while self.is_up and not (self._announced is not None and self._announced.done):
+            while self.is_up and not (self._announced is not None and (self._announced.done or self._untold)):
                 if self._mono_ns() >= deadline or self._stream is None:
                     break
                 self._stream.wait(_FAREWELL_STEP_S)
@@ -295,7 +304,8 @@ class Mqtt5Link:
             self._lookup = Lookup(self._target.host, self._target.port, self._wake)
         if self._lookup is not None:
             if self._lookup.failure:
-                raise StreamLost(self._lookup.failure)
+                failure, self._lookup = self._lookup.failure, None
+                raise StreamLost(failure)
             if self._lookup.addresses is None:
                 if now >= self._deadline_ns:
                     raise StreamLost(f"no answer about {self._target.host} from the name server")
@@ -333,7 +343,7 @@ class Mqtt5Link:
 
     def _read(self, stream: StreamSocket) -> None:
         if self._is_full:
-            self._heard_ns = self._mono_ns()  # it is us who do not listen
+            self._heard_ns, self._pinged = self._mono_ns(), False  # it is us who do not listen; it must hear us still
             return
         data = stream.receive()
         if not data:
@@ -361,44 +371,55 @@ class Mqtt5Link:
                 break
             except ValueError as error:
                 self._part(DisconnectReasonCode.MALFORMED_PACKET)
-                raise StreamLost(f"it sent something that is no MQTT 5 packet: {error}") from error
+                raise _Known(f"it sent something that is no MQTT 5 packet: {error}") from error
             except BaseException as error:
                 # mqtt5 0.8 panics on text that is no UTF-8; the exception of a panic is no Exception.
                 if type(error).__name__ != "PanicException":
                     raise
                 self._part(DisconnectReasonCode.MALFORMED_PACKET)
-                raise StreamLost("it sent a packet whose text is no UTF-8") from error
+                raise _Known("it sent a packet whose text is no UTF-8") from error
             at += size
             yield packet
         self._rest = bytes(buffer[at:])
         if len(self._rest) > self._target.max_packet_bytes:
             self._part(DisconnectReasonCode.PACKET_TOO_LARGE)
-            raise StreamLost(f"it sends a packet of more than the {self._target.max_packet_bytes} bytes we take")
+            raise _Known(f"it sends a packet of more than the {self._target.max_packet_bytes} bytes we take")
 
     def _deliver(self, packet: PublishPacket, wall_ns: int, mono_ns: int) -> None:
         topic, payload, packet_id = packet.topic, packet.payload, packet.packet_id or 0
+        if packet_id in self._by_id:
+            return  # EMQX sends what is not acknowledged again on the same connection; we have it
         mark = 0
         if packet_id:
             mark = packet_id << 32 | crc32(payload, crc32(topic.encode()))
         message = Message(
             topic, payload, packet_id, mark, packet.duplicate, packet.retain, self._connection, wall_ns, mono_ns
         )
-        inboxes = self._wanted_by.get(topic)
-        if inboxes is None:
-            inboxes = self._wanted(topic)
+        wanted = self._wanted_by.get(topic)
+        if wanted is None:
+            wanted = self._wanted(topic)
+        by = packet.subscription_ids
+        inboxes = [inbox for inbox, number in wanted if not by or number in by]
         if packet_id:
             delivery = [packet_id, max(1, len(inboxes))]
             self._unacked.append(delivery)
             self._by_id[packet_id] = delivery
         for inbox in inboxes:
             inbox.put(message)
-        if not inboxes:  # a filter of an earlier configuration that the session still has
+        if not inboxes:  # the copy of another filter, or one of an earlier configuration that the session still has
             self.acknowledge(message)
 
-    def _wanted(self, topic: str) -> tuple[Inbox, ...]:
+    def _wanted(self, topic: str) -> tuple[tuple[Inbox, int], ...]:
+        """Who takes this topic, and by the number of which filter: of those that overlap each brings a copy."""
         if len(self._wanted_by) >= 4096:  # noqa: PLR2004 -- topics may be invented without end
             self._wanted_by.clear()
-        found = self._wanted_by[topic] = tuple(inbox for inbox in self._inboxes if inbox.wants(topic))
+        ways = [(inbox, [one for one in inbox.filters if matches(one, topic)]) for inbox in self._inboxes]
+        found = self._wanted_by[topic] = tuple(
+            # A filter that is refused brings nothing while another does; what a session had kept of it still comes.
+            (inbox, _number(min(filters, key=self._refused_filters.__contains__)))
+            for inbox, filters in ways
+            if filters
+        )
         return found
 
     def _confirm(self, packet: PubAckPacket) -> None:
@@ -422,7 +443,7 @@ class Mqtt5Link:
             case DisconnectPacket():
                 code = int(packet.reason_code)
                 self._rival = self._rival or code == _TAKEN_OVER
-                raise StreamLost(f"it ended the connection: {words_of(code, packet.reason_str)}")
+                raise _Known(f"it ended the connection: {words_of(code, packet.reason_str)}")
             case _:  # PINGRESP has been noted as a sign of life; QoS 2 was not asked for
                 pass
 
@@ -444,6 +465,7 @@ class Mqtt5Link:
         self._flights = {one: flight for one, flight in self._flights.items() if flight.sent is not self._announced}
         self._unsent.extend(self._flights)
         self._has_session = packet.session_present
+        self._says_filters = packet.subscription_id_available
         for _ in range(min(len(self._unsent), self._broker_receives)):
             self._resend(self._unsent.popleft())
         self._granted.clear()
@@ -461,7 +483,8 @@ class Mqtt5Link:
                 payload = self._announcement()
                 self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
             except TooLarge as error:
-                self._status = f"connected to {self._place}, but the status is {error}"
+                self._announced = Sent()
+                self._announced.refusal = str(error)
 
     def _ask_for_filters(self) -> None:
         """Subscribe to what is not granted, when it is time; a broker may have forgotten us, or lost the answer."""
@@ -469,24 +492,28 @@ class Mqtt5Link:
             self._publish_announcement()
         if self._subscribe_ns is None or self._mono_ns() < self._subscribe_ns:
             return
-        terms = {one: inbox for inbox in reversed(self._inboxes) for one in inbox.filters}
-        open_ = [one for one in terms if one not in self._granted]
+        open_ = [one for inbox in self._inboxes for one in inbox.filters if one not in self._granted]
         self._subscribe_ns = self._mono_ns() + SUBSCRIBE_AGAIN_NS if open_ else None
         self._subscribing.clear()
-        for first in range(0, len(open_), FILTERS_AT_ONCE):
-            part = open_[first : first + FILTERS_AT_ONCE]
+        for one in dict.fromkeys(open_):
             packet_id = self._free_id()
-            self._subscribing[packet_id] = part
-            self._put(SubscribePacket(packet_id, [_topic_filter(one, terms[one]) for one in part]))
+            self._subscribing[packet_id] = one
+            terms = _terms(one, [inbox for inbox in self._inboxes if one in inbox.filters])
+            number = _number(one) if self._says_filters else None
+            # One each: a number is that of all the filters in a packet.
+            self._put(SubscribePacket(packet_id, [terms], subscription_id=number))
 
     def _note_grants(self, packet: SubAckPacket) -> None:
-        for pattern, granted in zip(self._subscribing.pop(packet.packet_id, ()), packet.reason_codes, strict=False):
-            code = int(granted)
-            if code >= _REFUSED:
-                self._refused_filters[pattern] = words_of(code, packet.reason_str)
-            else:
-                self._granted.add(pattern)
-                self._refused_filters.pop(pattern, None)
+        pattern = self._subscribing.pop(packet.packet_id, None)
+        if pattern is None or not packet.reason_codes:
+            return
+        code = int(packet.reason_codes[0])
+        if code >= _REFUSED:
+            self._refused_filters[pattern] = words_of(code, packet.reason_str)
+        else:
+            self._granted.add(pattern)
+            self._refused_filters.pop(pattern, None)
+        self._wanted_by.clear()
         if not self._subscribing and not self._refused_filters:
             self._subscribe_ns = None
 
@@ -525,16 +552,18 @@ class Mqtt5Link:
             self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
         elif not self._addresses:
             self._short_lives = 0
-        self._rival = self._rival or self._short_lives >= SHORT_LIVES
+        is_hasty = self._short_lives >= SHORT_LIVES
+        self._rival = self._rival or (is_hasty and not isinstance(why, _Known))
         self._drop_stream()
-        self._lookup = None
+        # A lookup without an answer goes on: a new one each time would heap up threads behind a name server that hangs.
         if self._addresses and not refused:
             self._retry_ns = now  # another address of the same host
         else:
             self._addresses.clear()
             longest = round(self._target.reconnect_max_s * NS)
-            longest = max(longest, RIVAL_WAIT_NS if self._rival else REFUSED_WAIT_NS if refused else 0)
-            first = longest // 6 if self._rival else FIRST_WAIT_NS
+            is_vain = self._rival or is_hasty
+            longest = max(longest, RIVAL_WAIT_NS if is_vain else REFUSED_WAIT_NS if refused else 0)
+            first = longest // 6 if is_vain else FIRST_WAIT_NS
             wait = min(first << min(self._failures, 16), longest)
             self._failures += 1
             self._retry_ns = now + round(wait * self._jitter())
@@ -565,18 +594,30 @@ class _Refusal(StreamLost):
     """The broker answered, and said no."""
 
 
+class _Known(StreamLost):
+    """The connection was ended for a reason that is known, so nobody else has to be suspected."""
+
+
 def _publish(packet_id: int, flight: _Flight, *, again: bool = False) -> PublishPacket:
     return PublishPacket(
         flight.topic, flight.payload, qos=QoS.AT_LEAST_ONCE, retain=flight.retain, packet_id=packet_id, duplicate=again
     )
 
 
-def _topic_filter(pattern: str, inbox: Inbox) -> TopicFilter:
+def _number(pattern: str) -> int:
+    """By what a message says that it came of this filter: the same after a restart, and not that of another filter."""
+    return crc32(pattern.encode()) % MAX_NUMBER + 1
+
+
+def _terms(pattern: str, inboxes: Sequence[Inbox]) -> TopicFilter:
+    """What is asked for: the most that any line wants of it; sources leave what they do not."""
     return TopicFilter(
         pattern,
-        max_qos=QoS.AT_LEAST_ONCE if inbox.qos else QoS.AT_MOST_ONCE,
+        max_qos=QoS.AT_LEAST_ONCE if any(inbox.qos for inbox in inboxes) else QoS.AT_MOST_ONCE,
         no_local=True,
         retain_as_published=False,
         # What the broker kept comes once a session where it is wanted, and never where it is not.
-        retain_handling=RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS if inbox.retained else RetainHandling.SEND_NEVER,
+        retain_handling=RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS
+        if any(inbox.retained for inbox in inboxes)
+        else RetainHandling.SEND_NEVER,
     )

@@ -133,7 +133,7 @@ def _password(
                 subject=f"{loaded.path}, broker.password_env", found=f"no environment variable {name}",
                 expected="the password in it", todo="set it for the service, or use password_file",
             )  # fmt: skip
-        return lambda: environment.get(name, "").encode()
+        return lambda: os.fsencode(environment.get(name, ""))  # its bytes, whatever their encoding
     if broker.password_file is not None:
         path = loaded.resolve(broker.password_file)
         _first_line(path)

@@ -92,7 +92,6 @@ class Lane:
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
-        self._judge_by_clock()
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._suppress = make_suppress(config.publish, manifest.outputs)
@@ -114,6 +113,8 @@ class Lane:
         window = manifest.window
         self._fresh_ns = round((window.period_s if window and window.period_s else 60.0) * 3e9)
         self._offset_ns = wall_ns() - mono_ns()
+        self._brings_time = config.decode.time is not None
+        self._judge_by_clock()
         self._retry_ns: int | None = None
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
@@ -282,6 +283,9 @@ class Lane:
         """A clock may be set while we serve: a device without a battery boots in 1970."""
         if self._ages:
             self.line.judge_by_clock(synchronised=self._clock_synchronised())
+            # Where arrival is the time of a sample it follows a clock that is set ahead, at the price of one gap. One that
+            # is set back it cannot follow: every sample would be older than the one before, until the hour was made up.
+            self._offset_ns = max(self._offset_ns, self._wall_ns() - self._mono_ns())
 
     def _take(self) -> list[Chunk]:
         return [] if self._is_full else self.source.take()
@@ -311,7 +315,8 @@ class Lane:
             self._seen_text = printable_share(chunk.data)
         accepted = self.line.ledger.accepted
         if self._ages:
-            self.line.feed(chunk.data, chunk.mono_ns + self._offset_ns, chunk.mono_ns, chunk.stream)
+            arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
+            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
         else:
             self.line.feed(chunk.data, chunk.time_ns, None)
         if self.line.ledger.accepted > accepted:

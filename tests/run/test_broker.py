@@ -1,6 +1,7 @@
 """From [broker] to a link: names, secrets, and what is not loaded where nobody asks for it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -69,6 +70,8 @@ def test_a_password_in_the_environment(tmp_path, monkeypatch):
     link = open_link(loaded(tmp_path, broker=', user = "u", password_env = "PUMP_PASSWORD"'), tmp_path, "r")
     assert link._target.password() == b"hidden"
     assert "hidden" not in repr(link._target)
+    monkeypatch.setitem(os.environb, b"PUMP_PASSWORD", b"gr\xfc\xdf")  # Latin-1: what the user typed is sent
+    assert link._target.password() == b"gr\xfc\xdf"
 
 
 @pytest.mark.parametrize(

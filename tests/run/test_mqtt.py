@@ -133,6 +133,27 @@ def test_ten_thousand_bad_ones_and_a_good_one(tmp_path, broker):
     assert samples["rejected"]["too_long"] == 1000
 
 
+def test_filters_that_overlap_bring_a_message_once(tmp_path, broker):
+    """Two filters of a line, those of two lines, and one that the session has of an earlier configuration."""
+    device(tmp_path, broker.port)
+    text = (tmp_path / "device.toml").read_text().replace(', time = { field = "time", format = "unix_s" }', "")
+    wide = text.replace('["in/+/reading"]', '["in/#", "in/north/+"]')
+    _, one_line = text.split("[[line]]")
+    second = one_line.replace('"dew"', '"second"').replace('{ kind = "mqtt" }', '{ kind = "mqtt", topic = "out2" }')
+    with Client(broker.port, OUT, STATUS) as client:
+        for content in (wide, text, f"{wide}[[line]]{second}"):
+            (tmp_path / "device.toml").write_text(content)
+            client.messages.clear()
+            with Program(tmp_path):
+                client.until(lambda: online(client), "the status")
+                client.publish("in/north/reading", reading(0))
+                client.until(lambda: client.payloads(OUT), "the answer")
+            assert len(client.payloads(OUT)) == 1
+    (path,) = tmp_path.glob("run/**/status.json")
+    books = [line["ledger"]["counts"]["samples"] for line in json.loads(path.read_text())["lines"]]
+    assert [book["received"] for book in books] == [1, 1]
+
+
 @pytest.mark.parametrize(("policy", "answers"), [("refuse", 0), ("accept", 1)])
 def test_what_the_broker_kept(tmp_path, broker, policy, answers):
     """influxdata/telegraf#10824, mr-manuel/venus-os_dbus-mqtt-grid#48: an old value taken for a new one at each start."""
