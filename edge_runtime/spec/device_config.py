@@ -60,13 +60,15 @@ class LineConfig(BaseModel):
     bundle: Annotated[str, Field(min_length=1)] = Field(
         description="The bundle, a folder or a .tar of it, from device.toml's folder on."
     )
-    source: Source = Field(description="Where the bytes come from.")
+    source: Source = Field(description='Where the bytes come from, such as source = { kind = "stdin" }.')
     framing: Framing = Field(default=LinesFraming(), description="Where one frame ends and the next begins.")
     decode: Decode = Field(description="How a frame becomes fields.")
     channels: Annotated[dict[str, ChannelBinding], Field(min_length=1)] = Field(
         description="For each channel of the bundle: the sender's field and its unit."
     )
-    sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(description="Where the answers go; at least one.")
+    sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(
+        description='Where the answers go, such as sink = [{ kind = "stdout" }]; at least one.'
+    )
     max_age_s: FiniteFloat | None = Field(
         default=None,
         gt=0,
@@ -196,7 +198,7 @@ class DeviceConfig(BaseModel):
     def _broker_there(self) -> Self:
         users = [line for line in self.line if line.uses_broker]
         if users and self.broker is None:
-            raise ValueError(f"[broker] with host, which line {users[0].name} needs")
+            raise ValueError(f'no [broker] with host = "...", which the topics of line {users[0].name} need')
         for line in users:
             if self.broker is not None and isinstance(line.source, MqttSource):
                 most = self.broker.max_packet_bytes

@@ -91,7 +91,7 @@ def test_a_broker_that_contradicts_itself(tmp_path, broker, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("\nbroker =", "\n#"), r"\[broker\] with host, which line dew needs"),
+        (("\nbroker =", "\n#"), r'no \[broker\] with host = "\.\.\.", which the topics of line dew need'),
         (("max_bytes = 200", "max_bytes = 300000"), "framing.max_bytes of line dew within broker.max_packet_bytes"),
         (("max_bytes = 200", 'line_end = "lf"'), "an MQTT message is one frame; line_end cuts none"),
         (('decode = { format = "json"', 'decode = { stream = "s", format = "json"'), "one name of the stream"),

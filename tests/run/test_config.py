@@ -183,7 +183,10 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
     ),
     "no sink": (
         ('[[line.sink]]\nkind = "stdout"\n', ""),
-        f"device.toml, line[0].sink: found no such key; expected it to be there (where the answers go); {SEE}",
+        (
+            "device.toml, line[0].sink: found no such key; expected it to be there"
+            f' (where the answers go, such as sink = [{{ kind = "stdout" }}]); {SEE}'
+        ),
     ),
     "port and match": (
         ("baud = 9600", "match = { vid = 1 }"),
