@@ -98,7 +98,7 @@ def check_windowed(tmp_path, outcome: Outcome):
     assert (samples["rejected"], samples["dropped"]) == ({}, {})
     assert samples["duplicate"] <= outcome.kills * RECEIVE_MAXIMUM[FROST]
     due = len(outcome.sent) - WINDOW + 1
-    assert counts["answers"] == {"due": due, "published": due, "refused": {}, "dropped": {}}
+    assert counts["answers"] == {"due": due, "published": due, "refused": {}, "suppressed": {}, "dropped": {}}
 
 
 def check_stateless(tmp_path, outcome: Outcome):
