@@ -285,3 +285,12 @@ def test_confirmed_answers_are_noted_before_a_restart_would_send_many_again(tmp_
     again.lane.turn()
     assert len(again.link.published) == 20
     again.lane.stop()
+
+
+def test_a_line_that_was_idle_spills_nothing_at_its_first_answer(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.clock.advance(100)
+    rig.bring(0)
+    rig.lane.turn()
+    assert rig.link.acknowledged == []
+    rig.lane.stop()
