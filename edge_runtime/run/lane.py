@@ -324,6 +324,8 @@ class Lane:
 
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)
+        if answers and not self._outbox.is_blocked:
+            self._flowed_ns = self._mono_ns()  # nothing had to flow before
         for answer in answers:
             self._last_answer_ns = answer.time_ns
             why = self._suppress(answer) if self._suppress is not None else None

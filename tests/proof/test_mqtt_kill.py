@@ -81,7 +81,7 @@ def undisturbed(tmp_path, bundle, outcome: Outcome):
 def meaning(answer, *, with_seq=True):
     """What of an answer may not depend on when it was given."""
     gone = {"run", "age_s"} | (set() if with_seq else {"seq"})
-    flags = [flag for flag in answer["flags"] if flag != "restarted"]
+    flags = [flag for flag in answer["flags"] if flag not in {"restarted", "clock_unsynced"}]
     return {key: value for key, value in answer.items() if key not in gone} | {"flags": flags}
 
 

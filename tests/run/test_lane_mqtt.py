@@ -324,3 +324,12 @@ def test_a_clock_that_ran_ahead_is_believed_once_it_is_set_back(tmp_path, ready)
     rig.lane.turn()
     (answer,) = rig.link.published
     assert json.loads(answer[1])["time"].startswith("2023-11-14T22:13:")
+
+
+def test_a_line_that_was_idle_spills_nothing_at_its_first_answer(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.clock.advance(100)
+    rig.bring(0)
+    rig.lane.turn()
+    assert rig.link.acknowledged == []
+    rig.lane.stop()
