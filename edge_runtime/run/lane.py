@@ -159,6 +159,7 @@ class Lane:
         if self._unkept and (self._must_spill() if self._is_stateless else self._must_note()):
             self._keep()
         self._acknowledge()
+        self._sync()
         return changed
 
     @property
@@ -168,29 +169,29 @@ class Lane:
 
     def due_ns(self) -> int | None:
         """When the next turn is owed without new input: a paced replay, a sink to try again, a disk to sync."""
-        journal = self._journal.due_ns() if self._journal else None
+        # A journal that is behind has nothing to sync but a snapshot to write, and that is the clock's affair.
+        journal = self._journal.due_ns() if self._journal and not self._stale else None
         source = None if self._is_full else self.source.due_ns()
         times = [time for time in (source, self._retry_ns, journal) if time is not None]
         return min(times, default=None)
 
     def tick(self) -> None:
-        """Do what is owed once a second: write the dead letters, sync or mend the journal."""
+        """Do what is owed once a second: write the dead letters, mend or shorten the journal."""
         self._judge_by_clock()
         self._dead.flush()
         if self._journal is None:
             return
         if self._unkept:
             self._keep()
-        due = self._journal.due_ns()
+        if not self._stale and not self._journal.wants_compaction:
+            return
         try:
-            if self._stale or self._journal.wants_compaction:
-                self._journal.compact(self._saved())
-                self._stale = ""
-                self._acknowledge_kept()
-            elif due is not None and due <= self._mono_ns():
-                self._journal.sync()
+            self._journal.compact(self._saved())
         except JournalFull as full:
             self._stale = self._stale or str(full)
+        else:
+            self._stale = ""
+            self._acknowledge_kept()
 
     def stop_taking(self) -> None:
         """Stop the source; what it still holds is taken by the turns that follow. Idempotent."""
@@ -351,6 +352,18 @@ class Lane:
             self._stale = str(full)
         else:
             self._acknowledge_kept()
+
+    def _sync(self) -> None:
+        """Bring the journal to the disk when it is due: what ``due_ns`` wakes for must be done in that turn."""
+        if self._journal is None or self._stale:
+            return
+        due = self._journal.due_ns()
+        if due is None or due > self._mono_ns():
+            return
+        try:
+            self._journal.sync()
+        except JournalFull as full:
+            self._stale = str(full)
 
     def _acknowledge_kept(self) -> None:
         """Everything that was taken is in the journal: its effect, and the answers that have not gone out."""

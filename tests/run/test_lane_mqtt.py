@@ -333,3 +333,29 @@ def test_a_line_that_was_idle_spills_nothing_at_its_first_answer(tmp_path, ready
     rig.lane.turn()
     assert rig.link.acknowledged == []
     rig.lane.stop()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_is_due_is_done_in_the_turn_it_wakes(tmp_path, ready, monkeypatch, is_full):
+    """Else the loop turns without a pause until the next second, and for as long as a disk is full."""
+    rig = Rig(tmp_path, ready, FROST)
+    for second in range(2):  # the second record is synced later
+        rig.bring(second * 3600)
+        rig.lane.turn()
+    assert rig.lane.due_ns() is not None
+    if is_full:
+        monkeypatch.setattr(Journal, "commit", _full)
+        monkeypatch.setattr(Journal, "compact", _full)
+        rig.bring(7200)
+        rig.lane.turn()
+    for _ in range(3):
+        rig.clock.advance(5)
+        rig.lane.turn()
+        due = rig.lane.due_ns()
+        assert due is None or due > rig.clock.mono_ns()
+        rig.lane.tick()
+    assert bool(rig.lane.trouble) is is_full
+
+
+def _full(*_):
+    raise JournalFull(subject="x", found="no space", expected="room", todo="free it")
