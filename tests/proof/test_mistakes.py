@@ -50,7 +50,7 @@ JSON = {
     "a key that is not in the payload": (lambda row: row | {"air_temp": row.pop(AIR)}, "missing", [f"field '{AIR}'", "air_temp"]),
     "a key that is elsewhere": (lambda row: row | {"air": {AIR: row.pop(AIR)}}, "missing", [f"nearest: '/air/{AIR}'"]),
     "no value": (lambda row: row | {AIR: None}, "missing", ["no value", "check the sensor and its cable"]),
-    "a number in quotes": (lambda row: row | {AIR: "51.8"}, "not_a_number", ["'51.8'", AIR, "without quotes"]),
+    "a number in quotes": (lambda row: row | {AIR: "51.8"}, "type_changed", ["'51.8'", AIR, "numeric_text"]),
     "an object around it": (lambda row: row | {AIR: {"value": 51.8}}, "not_a_number", ["an object", "by a pointer"]),
     "several samples at once": (lambda row: [row, row], "bad_json", ["one JSON object in braces", "on a line of its own"]),
 }  # fmt: skip
