@@ -70,9 +70,9 @@ class Contract:
         "_corrections",
         "_grids",
         "_is_plain",
+        "_is_record",
         "_remembered",
         "_rules",
-        "_unit_comes",
         "_unit_maps",
         "_vocabularies",
         "conversions",
@@ -89,7 +89,7 @@ class Contract:
         self._corrections = tuple(
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
         )
-        self._unit_comes = tuple(binding.unit_field is not None for binding in bound)
+        self._is_record = tuple(binding.unit_field is not None and binding.vocabulary == "senml" for binding in bound)
         self._unit_maps = tuple(binding.unit_map for binding in bound)
         # Numbers that must all be there, as most contracts have: one tight loop.
         self._is_plain = all(
@@ -234,8 +234,8 @@ class Contract:
         return f"; or say what the sender means by {text[:40]!r} in channels.{self._channels[index].name}.unit_map"
 
     def _without_unit(self, index: int, value: Any, refused: Rejection) -> _Rule | Rejection:
-        """Where the payload names the unit, a number that is not there is missing, not without a unit."""
-        is_missing = value is None and self._unit_comes[index] and refused.reason == "undeclared_unit"
+        """Unit and number are one record in SenML: where it is not there, it is missing, and not without a unit."""
+        is_missing = value is None and self._is_record[index] and refused.reason == "undeclared_unit"
         return self._rule(index, None) if is_missing else refused
 
     def _rule(self, index: int, text: str | None) -> _Rule:

@@ -110,7 +110,7 @@ def test_a_message_that_the_broker_had_kept_is_told_where_run_drops_it(bind: Bin
     assert "the broker had kept it" not in text
     source = 'kind = "mqtt"\ntopics = ["a/b"]'
     write_device_file(bind.config.parent, '[broker]\nhost = "127.0.0.1"\n', line("roof", DEWPOINT, source=source))
-    assert "  the broker had kept it: run drops such messages" in bind(kept)[2]
+    assert "  the broker had kept it: run takes no such message" in bind(kept)[2]
     assert "the broker had kept it" not in bind(message("a/b", GOOD.decode()))[2]
 
 
