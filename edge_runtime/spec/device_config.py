@@ -127,11 +127,13 @@ class LineConfig(BaseModel):
             cut = self.framing.model_fields_set - {"kind", "max_bytes"}
             if cut or self.framing.kind != "lines":
                 found = min(cut, default=f'kind = "{self.framing.kind}"')
-                raise ValueError(f"framing.max_bytes alone: an MQTT message is one frame; {found} cuts none")
+                raise ValueError(f"framing with {found}; an MQTT message is one frame, so leave all but max_bytes out")
             if self.source.retained == "accept" and self.max_age_s is None:
-                raise ValueError('max_age_s with retained = "accept"; what a broker has kept may be years old')
+                raise ValueError(
+                    'retained = "accept" without max_age_s; write it: what a broker has kept may be years old'
+                )
             if self.source.stream_level is not None and self.decode.stream is not None:
-                raise ValueError("one name of the stream; source.stream_level and decode.stream both give one")
+                raise ValueError("source.stream_level and decode.stream both name the stream; leave one out")
         return self
 
     @property
@@ -191,7 +193,7 @@ class DeviceConfig(BaseModel):
         _once("lines read the port", ports, "a port has one reader; use one line")
         readers = [line.name for line in self.line if isinstance(line.source, StandardInput)]
         if len(readers) > 1:
-            raise ValueError(f"one line that reads standard input; {' and '.join(readers)} both do")
+            raise ValueError(f"lines {' and '.join(readers)} read standard input; only one can")
         return self
 
     @model_validator(mode="after")
@@ -203,7 +205,9 @@ class DeviceConfig(BaseModel):
             if self.broker is not None and isinstance(line.source, MqttSource):
                 most = self.broker.max_packet_bytes
                 if line.framing.max_bytes > most:
-                    raise ValueError(f"framing.max_bytes of line {line.name} within broker.max_packet_bytes, {most}")
+                    raise ValueError(
+                        f"framing.max_bytes of line {line.name} above broker.max_packet_bytes, {most}; lower it"
+                    )
         return self
 
 

@@ -92,9 +92,13 @@ def test_a_broker_that_contradicts_itself(tmp_path, broker, words):
     ("change", "words"),
     [
         (("\nbroker =", "\n#"), r'no \[broker\] with host = "\.\.\.", which the topics of line dew need'),
-        (("max_bytes = 200", "max_bytes = 300000"), "framing.max_bytes of line dew within broker.max_packet_bytes"),
-        (("max_bytes = 200", 'line_end = "lf"'), "an MQTT message is one frame; line_end cuts none"),
-        (('decode = { format = "json"', 'decode = { stream = "s", format = "json"'), "one name of the stream"),
+        (("max_bytes = 200", "max_bytes = 300000"), "framing.max_bytes of line dew above broker.max_packet_bytes"),
+        (("max_bytes = 200", 'line_end = "lf"'), "framing with line_end; an MQTT message is one frame, so leave"),
+        (("\nsource = {", '\nsource = { retained = "accept",'), 'retained = "accept" without max_age_s; write it'),
+        (
+            ('decode = { format = "json"', 'decode = { stream = "s", format = "json"'),
+            "source.stream_level and decode.stream both name the stream",
+        ),
     ],
 )
 def test_a_line_that_does_not_fit_its_broker(tmp_path, change, words):

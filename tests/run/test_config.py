@@ -246,7 +246,7 @@ def test_two_lines_of_one_port(path: Path) -> None:
 
 def test_two_lines_of_standard_input(path: Path) -> None:
     path.write_text(second("other", 'kind = "stdin"').replace(SOURCE, 'kind = "stdin"'))
-    assert "one line that reads standard input; frost and other both do" in refusal(path)
+    assert "lines frost and other read standard input; only one can" in refusal(path)
 
 
 FILE_SINK = 'kind = "jsonl"\npath = "{}"'
