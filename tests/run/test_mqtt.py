@@ -158,6 +158,8 @@ def test_filters_that_overlap_bring_a_message_once(tmp_path, broker):
 def test_what_the_broker_kept(tmp_path, broker, policy, answers):
     """influxdata/telegraf#10824, mr-manuel/venus-os_dbus-mqtt-grid#48: an old value taken for a new one at each start."""
     device(tmp_path, broker.port, source=f', retained = "{policy}"')
+    file = tmp_path / "device.toml"
+    file.write_text(file.read_text().replace("framing =", "max_age_s = 1e9\nframing ="))  # accept asks for one
     with Client(broker.port, OUT, STATUS) as client:
         client.publish("in/a/reading", reading(0), retain=True)
         for start in range(2):
@@ -269,7 +271,19 @@ REFUSALS = {
     ),
     "a circle": (
         {"sink": ', topic = "in/x/reading"'},
-        "line dew, sink: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes; expected",
+        "line dew, sink mqtt in/x/reading: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes",
+    ),
+    "a circle of the status": (
+        {"broker": ', status_topic = "in/x/reading"'},
+        "broker.status_topic: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes; expected",
+    ),
+    "answers over the status": (
+        {"sink": ', topic = "edge/pump-7/status"'},
+        "line dew, sink mqtt edge/pump-7/status: found topic 'edge/pump-7/status', where the status stands; expected",
+    ),
+    "a name that no certificate has": (
+        {"broker": ', tls = { server_name = ".example" }'},
+        "broker.tls.server_name, or broker.host: found '.example': ",
     ),
     "no certificate": (
         {"broker": ', tls = { ca = "none.pem" }'},
