@@ -88,6 +88,21 @@ def test_a_broker_that_contradicts_itself(tmp_path, broker, words):
         loaded(tmp_path, broker=broker)
 
 
+@pytest.mark.parametrize("host", ["mqtt://plant.example", "plant.example:1883", " plant.example", "[::1]"])
+def test_a_host_with_more_than_its_name_is_refused(tmp_path, host):
+    device(tmp_path, 1)
+    file = tmp_path / "device.toml"
+    file.write_text(file.read_text().replace("127.0.0.1", host))
+    with pytest.raises(
+        ConfigurationError, match=r"broker.host: found '.*'; expected a name or address alone; the port is"
+    ):
+        load_config(file)
+
+
+def test_an_address_of_version_six_is_a_host():
+    assert BrokerConfig(host="fe80::1%eth0").host == "fe80::1%eth0"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -271,7 +271,19 @@ REFUSALS = {
     ),
     "a circle": (
         {"sink": ', topic = "in/x/reading"'},
-        "line dew, sink: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes; expected",
+        "line dew, sink mqtt in/x/reading: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes",
+    ),
+    "a circle of the status": (
+        {"broker": ', status_topic = "in/x/reading"'},
+        "broker.status_topic: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes; expected",
+    ),
+    "answers over the status": (
+        {"sink": ', topic = "edge/pump-7/status"'},
+        "line dew, sink mqtt edge/pump-7/status: found topic 'edge/pump-7/status', where the status stands; expected",
+    ),
+    "a name that no certificate has": (
+        {"broker": ', tls = { server_name = ".example" }'},
+        "broker.tls.server_name, or broker.host: found '.example': ",
     ),
     "no certificate": (
         {"broker": ', tls = { ca = "none.pem" }'},
