@@ -3,8 +3,13 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
 from tests.rig.need import need as need_or_skip
+
+# A deadline is a timed assertion, which says more of the machine than of the code.
+settings.register_profile("no_deadline", deadline=None)
+settings.load_profile("no_deadline")
 
 _left_out = pytest.StashKey[int]()
 

@@ -221,7 +221,7 @@ def _refuse_value(row: Row, parts: Sequence[tuple[_Part, _Part | None]], convers
     if part.written == "number" and _holds_number(raw, conversions):
         return Rejection(
             "type_changed", subject, f"{quote(raw)}, a number written as text", part.expected,
-            'if the sender now writes numbers as texts, set read = "numeric_text"',
+            'let the sender write it without quotes or, where it never will, set read = "numeric_text"',
         )  # fmt: skip
     return Rejection("not_a_number", subject, part.shown(raw), part.expected, conversions.hint(raw, part.expected))
 

@@ -70,6 +70,7 @@ class Contract:
         "_corrections",
         "_grids",
         "_is_plain",
+        "_is_record",
         "_remembered",
         "_rules",
         "_unit_maps",
@@ -88,6 +89,7 @@ class Contract:
         self._corrections = tuple(
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
         )
+        self._is_record = tuple(binding.unit_field is not None and binding.vocabulary == "senml" for binding in bound)
         self._unit_maps = tuple(binding.unit_map for binding in bound)
         # Numbers that must all be there, as most contracts have: one tight loop.
         self._is_plain = all(
@@ -148,6 +150,8 @@ class Contract:
         held: list[int] = []
         flags = column = 0
         for index, (value, rule, channel) in enumerate(zip(given, rules, self._channels, strict=True)):
+            if isinstance(rule, Rejection):
+                rule = self._without_unit(index, value, rule)  # noqa: PLW2901
             if isinstance(rule, Rejection):
                 return rule
             part: float | NDArray[np.float64] | Rejection | None
@@ -220,8 +224,19 @@ class Contract:
             return rule._replace(flags=rule.flags | ASSUMED_UNIT)
         return Rejection(
             "undeclared_unit", f"channel {channel.name}", "no declared unit", "the unit its numbers are in",
-            f'declare it in device.toml, e.g. channels.{channel.name}.unit = "{channel.unit}"',
+            f"declare what the sender sends in device.toml, e.g. channels.{channel.name}.unit ="
+            f' "{channel.unit}" where it is {channel.unit}',
         )  # fmt: skip
+
+    def _map_todo(self, index: int, text: str) -> str:
+        if self._vocabularies[index] == "senml" or self._unit_maps[index] is not None:
+            return ""
+        return f"; or say what the sender means by {text[:40]!r} in channels.{self._channels[index].name}.unit_map"
+
+    def _without_unit(self, index: int, value: Any, refused: Rejection) -> _Rule | Rejection:
+        """Unit and number are one record in SenML: where it is not there, it is missing, and not without a unit."""
+        is_missing = value is None and self._is_record[index] and refused.reason == "undeclared_unit"
+        return self._rule(index, None) if is_missing else refused
 
     def _rule(self, index: int, text: str | None) -> _Rule:
         channel = self._channels[index]
@@ -261,7 +276,7 @@ class Contract:
         except UnitUnknown as error:
             rule = Rejection(
                 "unknown_unit", f"channel {channel.name}", f"unit {text[:40]!r}", f"a known unit of {channel.unit}'s kind",
-                str(error),
+                f"{error}{self._map_todo(index, text)}",
             )  # fmt: skip
         except UnitMismatch as error:
             rule = Rejection(
@@ -272,6 +287,8 @@ class Contract:
 
     def _refused(self, index: int, value: Any, rule: _Rule | Rejection) -> Rejection:
         channel = self._channels[index]
+        if isinstance(rule, Rejection):
+            rule = self._without_unit(index, value, rule)
         if isinstance(rule, Rejection):
             return rule
         subject = f"channel {channel.name}"

@@ -62,6 +62,9 @@ class PatternDecoder:
             for one in patterns
         ]
         self._expected = f"a line like {quote(pictures[0])}"
+        self._todo = "correct decode.pattern, or what the sender writes"
+        if decode.preset is not None:
+            self._todo = f"set the instrument as docs/device_toml.md says of {decode.preset}"
         names = list(compiled.fields)
         for field, purpose in bound_fields(decode, channels).items():
             if field not in compiled.fields:
@@ -123,7 +126,7 @@ class PatternDecoder:
         for match, why in self._no_values:
             if match(text) is not None:
                 return why._replace(found=f"{why.found}: {quote(text)}")
-        return Rejection("no_match", "line", quote(text), self._expected)
+        return Rejection("no_match", "line", quote(text), self._expected, self._todo)
 
 
 def _number(raw: str) -> float:

@@ -22,6 +22,9 @@ _VERSION, _SECONDARY_UNITS = 10, 26
 """RFC 9100: bit 4 says that units of RFC 8798 may occur, which the vocabulary has."""
 _RELATIVE_NS: Final = (1 << 28) * 1_000_000_000
 _LATEST_NS: Final = (1 << 63) - 1
+_NAMES_TODO: Final = (
+    'correct the fields in [line.channels]: whole names, or with stream = "bn" what follows the base name'
+)
 _OLDEST_NS: Final = -(1 << 62)
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -148,7 +151,7 @@ class SenmlDecoder:
         wanted = self._channels[0].field
         return Rejection(
             "missing_field", "SenML pack", f"names {quote_names(names)}", f"{quote(wanted)} or another bound name",
-            nearest(wanted, names) or "correct the binding",
+            "; ".join(filter(None, (nearest(wanted, names), _NAMES_TODO))),
         )  # fmt: skip
 
 

@@ -61,7 +61,9 @@ def _make_reader(time: TimeField, decimal: DecimalMark) -> Callable[[object], in
                 "bad_time", subject, f"{quote(value)}, which names no zone", "a time with its zone", _NO_ZONE_TODO
             )
         except (ValueError, OverflowError):
-            return Rejection("bad_time", subject, "nothing" if value is None else quote(value), expected)
+            if value is None:
+                return Rejection("bad_time", subject, "nothing", expected, _ABSENT_TODO)
+            return Rejection("bad_time", subject, quote(value), expected, "correct decode.time.format in device.toml")
         if earliest_ns <= time_ns <= _LATEST_NS:
             return time_ns
         is_early = time.not_before is not None and time_ns < earliest_ns
@@ -71,7 +73,8 @@ def _make_reader(time: TimeField, decimal: DecimalMark) -> Callable[[object], in
     return read_time
 
 
-_NO_ZONE_TODO = "let the sender add it, or set utc_offset_minutes"
+_NO_ZONE_TODO = "let the sender add it, or set utc_offset_minutes in decode.time: 0 is UTC, 60 is UTC+1"
+_ABSENT_TODO = "correct decode.time.field in device.toml, or leave decode.time out: then the time of arrival counts"
 
 
 class _NoZoneError(ValueError):

@@ -15,6 +15,7 @@ from edge_runtime.links.mqtt_dialect import (
     WRONG_VERSION,
     Caller,
     Dialect,
+    Known,
     Refusal,
     Target,
     Unreadable,
@@ -23,6 +24,7 @@ from edge_runtime.links.mqtt_dialect import (
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
 from edge_runtime.links.mqtt_words import words_of
 from edge_runtime.links.stream_socket import Address, Lookup, StreamLost, StreamSocket
+from edge_runtime.spec.topic import matches
 
 NS: Final = 1_000_000_000
 FIRST_WAIT_NS: Final = 100_000_000
@@ -37,8 +39,8 @@ SHORT_LIFE_NS: Final = 5 * NS
 SHORT_LIVES: Final = 3
 """So many losses in a row within SHORT_LIFE_NS of the welcome: somebody else connects with our client id."""
 RIVAL_WAIT_NS: Final = 30 * NS
-FILTERS_AT_ONCE: Final = 50
-"""More in one SUBSCRIBE is more than some brokers read."""
+MAX_NUMBER: Final = 268_435_455
+"""Of a subscription (MQTT 5, 3.8.2.1.2)."""
 CLOSED_AT_ONCE: Final = 3
 """So many connections in a row that end without an answer: perhaps the broker cannot read this version's CONNECT."""
 READ_AHEAD_BYTES: Final = 8 << 20
@@ -92,7 +94,7 @@ class BrokerLink:
         self._was_up = False
         self._unanswered = 0
         self._inboxes: list[Inbox] = []
-        self._wanted_by: dict[str, tuple[Inbox, ...]] = {}
+        self._wanted_by: dict[str, tuple[tuple[Inbox, int], ...]] = {}
         self._lookup: Lookup | None = None
         self._addresses: list[Address] = []
         self._stream: StreamSocket | None = None
@@ -116,7 +118,8 @@ class BrokerLink:
         self._broker_receives = self._dialect.max_in_flight
         self._broker_bytes: int | None = None
         self._has_session = False
-        self._subscribing: dict[int, list[str]] = {}
+        self._subscribing: dict[int, str] = {}
+        self._says_filters = False
         self._refused_filters: dict[str, str] = {}
         self._granted: set[str] = set()
         self._subscribe_ns: int | None = None
@@ -153,13 +156,13 @@ class BrokerLink:
     @property
     def trouble(self) -> str:
         """What keeps it from its work, as a clause."""
-        if self.is_up and not self._refused_filters:
+        if self.is_up and not self._refused_filters and not self._untold:
             return ""
         return f"broker {self._place}: {self.status().removesuffix('.')}"
 
     def due_ns(self) -> int | None:
         """When ``receive`` must be called without new input."""
-        if self._stream is not None and self._stream.has_more:
+        if self._stream is not None and self._stream.has_more and not self._is_full:
             return self._mono_ns()
         if not self.is_up:
             return self._retry_ns if self._retry_ns is not None else self._deadline_ns
@@ -173,7 +176,14 @@ class BrokerLink:
             pattern, why = next(iter(self._refused_filters.items()))
             more = f", and {len(self._refused_filters) - 1} more" if len(self._refused_filters) > 1 else ""
             return f"connected, but it refuses topic filter {pattern!r}{more}: {why}"
+        if self.is_up and self._untold:
+            return f"connected, but it does not take our status on {self._target.status_topic!r}: {self._untold}"
         return self._status
+
+    @property
+    def _untold(self) -> str:
+        """Why the status does not stand on its topic, where that is known."""
+        return "" if self._announced is None else self._announced.refusal
 
     # What sources, sinks and the process ask.
 
@@ -231,7 +241,7 @@ class BrokerLink:
             self.announce(lambda: farewell)
             deadline = self._mono_ns() + FAREWELL_NS
             self.send()
-            while self.is_up and not (self._announced is not None and self._announced.done):
+            while self.is_up and not (self._announced is not None and (self._announced.done or self._untold)):
                 if self._mono_ns() >= deadline or self._stream is None:
                     break
                 self._stream.wait(_FAREWELL_STEP_S)
@@ -285,7 +295,8 @@ class BrokerLink:
             self._lookup = Lookup(self._target.host, self._target.port, self._wake)
         if self._lookup is not None:
             if self._lookup.failure:
-                raise StreamLost(self._lookup.failure)
+                failure, self._lookup = self._lookup.failure, None
+                raise StreamLost(failure)
             if self._lookup.addresses is None:
                 if now >= self._deadline_ns:
                     raise StreamLost(f"no answer about {self._target.host} from the name server")
@@ -310,7 +321,7 @@ class BrokerLink:
 
     def _read(self, stream: StreamSocket) -> None:
         if self._is_full:
-            self._heard_ns = self._mono_ns()  # it is us who do not listen
+            self._heard_ns, self._pinged = self._mono_ns(), False  # it is us who do not listen; it must hear us still
             return
         data = stream.receive()
         if not data:
@@ -334,28 +345,40 @@ class BrokerLink:
             if self._next_id not in self._flights and self._next_id not in self._subscribing:
                 return self._next_id
 
-    def delivered(self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool) -> None:
+    def delivered(
+        self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool, by: Sequence[int] = ()
+    ) -> None:
         """Put a message into the inboxes that want it."""
+        if packet_id in self._by_id:
+            return  # EMQX sends what is not acknowledged again on the same connection; we have it
         mark = 0
         if packet_id:
             mark = packet_id << 32 | crc32(payload, crc32(topic.encode()))
         message = Message(topic, payload, packet_id, mark, again, retained, self._connection, *self._stamp)
-        inboxes = self._wanted_by.get(topic)
-        if inboxes is None:
-            inboxes = self._wanted(topic)
+        wanted = self._wanted_by.get(topic)
+        if wanted is None:
+            wanted = self._wanted(topic)
+        inboxes = [inbox for inbox, number in wanted if not by or number in by]
         if packet_id:
             delivery = [packet_id, max(1, len(inboxes))]
             self._unacked.append(delivery)
             self._by_id[packet_id] = delivery
         for inbox in inboxes:
             inbox.put(message)
-        if not inboxes:  # a filter of an earlier configuration that the session still has
+        if not inboxes:  # the copy of another filter, or one of an earlier configuration that the session still has
             self.acknowledge(message)
 
-    def _wanted(self, topic: str) -> tuple[Inbox, ...]:
+    def _wanted(self, topic: str) -> tuple[tuple[Inbox, int], ...]:
+        """Who takes this topic, and by the number of which filter: of those that overlap each brings a copy."""
         if len(self._wanted_by) >= 4096:  # noqa: PLR2004 -- topics may be invented without end
             self._wanted_by.clear()
-        found = self._wanted_by[topic] = tuple(inbox for inbox in self._inboxes if inbox.wants(topic))
+        ways = [(inbox, [one for one in inbox.filters if matches(one, topic)]) for inbox in self._inboxes]
+        found = self._wanted_by[topic] = tuple(
+            # A filter that is refused brings nothing while another does; what a session had kept of it still comes.
+            (inbox, _number(min(filters, key=self._refused_filters.__contains__)))
+            for inbox, filters in ways
+            if filters
+        )
         return found
 
     def confirmed(self, packet_id: int, code: int, told: str | None) -> None:
@@ -373,7 +396,7 @@ class BrokerLink:
     def dismissed(self, code: int, told: str | None) -> None:
         """Give up a connection that the broker ends. Raises StreamLost."""
         self._rival = self._rival or code == TAKEN_OVER
-        raise StreamLost(f"it ended the connection: {words_of(code, told)}")
+        raise Known(f"it ended the connection: {words_of(code, told)}")
 
     def welcomed(self, welcome: Welcome) -> None:
         """Begin to work, or give up for now. Raises StreamLost for a refusal."""
@@ -397,6 +420,7 @@ class BrokerLink:
         self._flights = {one: flight for one, flight in self._flights.items() if flight.sent is not self._announced}
         self._unsent.extend(self._flights)
         self._has_session = welcome.has_session
+        self._says_filters = welcome.says_filters
         for _ in range(min(len(self._unsent), self._broker_receives)):
             self._resend(self._unsent.popleft())
         self._granted.clear()
@@ -419,7 +443,8 @@ class BrokerLink:
                 payload = self._announcement()
                 self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
             except TooLarge as error:
-                self._status = f"{self._connected}, but the status is {error}"
+                self._announced = Sent()
+                self._announced.refusal = str(error)
 
     def _ask_for_filters(self) -> None:
         """Subscribe to what is not granted, when it is time; a broker may have forgotten us, or lost the answer."""
@@ -427,22 +452,27 @@ class BrokerLink:
             self._publish_announcement()
         if self._subscribe_ns is None or self._mono_ns() < self._subscribe_ns:
             return
-        terms = {one: inbox for inbox in reversed(self._inboxes) for one in inbox.filters}
-        open_ = [one for one in terms if one not in self._granted]
+        open_ = [one for inbox in self._inboxes for one in inbox.filters if one not in self._granted]
         self._subscribe_ns = self._mono_ns() + SUBSCRIBE_AGAIN_NS if open_ else None
         self._subscribing.clear()
-        for first in range(0, len(open_), FILTERS_AT_ONCE):
-            part = open_[first : first + FILTERS_AT_ONCE]
-            self._subscribing[self._dialect.subscribe([(one, terms[one]) for one in part])] = part
+        for one in dict.fromkeys(open_):
+            # The most that any line wants of it; sources leave what they do not.
+            lines = [inbox for inbox in self._inboxes if one in inbox.filters]
+            qos, retained = max(inbox.qos for inbox in lines), any(inbox.retained for inbox in lines)
+            number = _number(one) if self._says_filters else None
+            self._subscribing[self._dialect.subscribe(one, qos=qos, retained=retained, number=number)] = one
 
-    def granted(self, packet_id: int, codes: Sequence[int], told: str | None) -> None:
-        """Note which filters the broker has taken."""
-        for pattern, code in zip(self._subscribing.pop(packet_id, ()), codes, strict=False):
-            if code >= REFUSED:
-                self._refused_filters[pattern] = words_of(code, told)
-            else:
-                self._granted.add(pattern)
-                self._refused_filters.pop(pattern, None)
+    def granted(self, packet_id: int, code: int, told: str | None) -> None:
+        """Note whether the broker has taken a filter."""
+        pattern = self._subscribing.pop(packet_id, None)
+        if pattern is None:
+            return
+        if code >= REFUSED:
+            self._refused_filters[pattern] = words_of(code, told)
+        else:
+            self._granted.add(pattern)
+            self._refused_filters.pop(pattern, None)
+        self._wanted_by.clear()
         if not self._subscribing and not self._refused_filters:
             self._subscribe_ns = None
 
@@ -480,16 +510,18 @@ class BrokerLink:
             self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
         elif not self._addresses:
             self._short_lives = 0
-        self._rival = self._rival or self._short_lives >= SHORT_LIVES
+        is_hasty = self._short_lives >= SHORT_LIVES
+        self._rival = self._rival or (is_hasty and not isinstance(why, Known))
         self._drop_stream()
-        self._lookup = None
+        # A lookup without an answer goes on: a new one each time would heap up threads behind a name server that hangs.
         if self._addresses and not refused:
             self._retry_ns = now  # another address of the same host
         else:
             self._addresses.clear()
             longest = round(self._target.reconnect_max_s * NS)
-            longest = max(longest, RIVAL_WAIT_NS if self._rival else REFUSED_WAIT_NS if refused else 0)
-            first = longest // 6 if self._rival else FIRST_WAIT_NS
+            is_vain = self._rival or is_hasty
+            longest = max(longest, RIVAL_WAIT_NS if is_vain else REFUSED_WAIT_NS if refused else 0)
+            first = longest // 6 if is_vain else FIRST_WAIT_NS
             wait = min(first << min(self._failures, 16), longest)
             self._failures += 1
             self._retry_ns = now + round(wait * self._jitter())
@@ -525,3 +557,8 @@ class BrokerLink:
 
 class _WrongVersion(Refusal):
     """The broker does not speak this dialect."""
+
+
+def _number(pattern: str) -> int:
+    """By what a message says that it came of this filter: the same after a restart, and not that of another filter."""
+    return crc32(pattern.encode()) % MAX_NUMBER + 1

@@ -1,6 +1,6 @@
 """The one door to mqtt5: MQTT 5 as a dialect of `links.broker_link`, packets in and out; it judges no payload."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import mqtt5
@@ -21,7 +21,6 @@ from mqtt5 import (
 )
 
 from edge_runtime.links.mqtt_dialect import TOO_LARGE, WRONG_VERSION, Caller, Target, Unreadable, Welcome
-from edge_runtime.links.mqtt_port import Inbox
 from edge_runtime.links.stream_socket import StreamSocket
 
 _OLD_WELCOME: Final = b"\x20\x02"
@@ -69,6 +68,7 @@ class Mqtt5:
                     packet.packet_id or 0,
                     again=packet.duplicate,
                     retained=packet.retain,
+                    by=packet.subscription_ids,
                 )
             elif type(packet) is PubAckPacket:
                 caller.confirmed(packet.packet_id, int(packet.reason_code), packet.reason_str)
@@ -95,10 +95,19 @@ class Mqtt5:
         """Say PUBACK."""
         self._put(PubAckPacket(packet_id))
 
-    def subscribe(self, terms: Sequence[tuple[str, Inbox]]) -> int:
+    def subscribe(self, pattern: str, *, qos: int, retained: bool, number: int | None) -> int:
         """Say SUBSCRIBE."""
         packet_id = self._caller.free_id()
-        self._put(SubscribePacket(packet_id, [_topic_filter(one, inbox) for one, inbox in terms]))
+        terms = TopicFilter(
+            pattern,
+            max_qos=QoS.AT_LEAST_ONCE if qos else QoS.AT_MOST_ONCE,
+            no_local=True,
+            retain_as_published=False,
+            # What the broker kept comes once a session where it is wanted, and never where it is not.
+            retain_handling=RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS if retained else RetainHandling.SEND_NEVER,
+        )
+        # One each: a number is that of all the filters in a packet.
+        self._put(SubscribePacket(packet_id, [terms], subscription_id=number))
         return packet_id
 
     def ping(self) -> None:
@@ -147,10 +156,11 @@ class Mqtt5:
                         packet.server_keep_alive,
                         packet.receive_max,
                         packet.max_packet_size,
+                        packet.subscription_id_available,
                     )
                 )
-            case SubAckPacket():
-                self._caller.granted(packet.packet_id, [int(one) for one in packet.reason_codes], packet.reason_str)
+            case SubAckPacket() if packet.reason_codes:
+                self._caller.granted(packet.packet_id, int(packet.reason_codes[0]), packet.reason_str)
             case DisconnectPacket():
                 self._caller.dismissed(int(packet.reason_code), packet.reason_str)
             case _:  # PINGRESP has been noted as a sign of life; QoS 2 was not asked for
@@ -158,14 +168,3 @@ class Mqtt5:
 
     def _put(self, packet: Any) -> None:
         self._caller.put(packet.write())
-
-
-def _topic_filter(pattern: str, inbox: Inbox) -> TopicFilter:
-    return TopicFilter(
-        pattern,
-        max_qos=QoS.AT_LEAST_ONCE if inbox.qos else QoS.AT_MOST_ONCE,
-        no_local=True,
-        retain_as_published=False,
-        # What the broker kept comes once a session where it is wanted, and never where it is not.
-        retain_handling=RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS if inbox.retained else RetainHandling.SEND_NEVER,
-    )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from edge_runtime.links.mqtt_port import Inbox
 from edge_runtime.links.stream_socket import Encryption, StreamLost, StreamSocket
 
 REFUSED = 0x80
@@ -39,7 +38,10 @@ class Target(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The broker's answer to a connection; a ``code`` from REFUSED on is a refusal."""
+    """The broker's answer to a connection; a ``code`` from REFUSED on is a refusal.
+
+    ``says_filters`` is whether its messages say by which subscriptions they come.
+    """
 
     code: int
     told: str | None
@@ -47,13 +49,18 @@ class Welcome(NamedTuple):
     keepalive_s: int | None
     receive_maximum: int
     max_packet_bytes: int | None
+    says_filters: bool = False
 
 
 class Refusal(StreamLost):
     """The broker said no, or cost us time: not to be asked again soon."""
 
 
-class Unreadable(StreamLost):
+class Known(StreamLost):
+    """The connection was ended for a reason that is known, so nobody else has to be suspected."""
+
+
+class Unreadable(Known):
     """The broker sent what is no packet, or one larger than we take; ``code`` is what to tell it."""
 
     def __init__(self, why: str, code: int = MALFORMED) -> None:
@@ -73,14 +80,16 @@ class Caller(Protocol):
     def welcomed(self, welcome: Welcome) -> None:
         """The broker has answered. Raises StreamLost for a refusal."""
 
-    def delivered(self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool) -> None:
-        """A message has come; ``packet_id`` is 0 for QoS 0."""
+    def delivered(
+        self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool, by: Sequence[int] = ()
+    ) -> None:
+        """A message has come; ``packet_id`` is 0 for QoS 0, ``by`` the numbers of its subscriptions, where it says so."""
 
     def confirmed(self, packet_id: int, code: int, told: str | None) -> None:
         """The broker has taken a message, or will not."""
 
-    def granted(self, packet_id: int, codes: Sequence[int], told: str | None) -> None:
-        """The broker has answered a subscription, filter by filter."""
+    def granted(self, packet_id: int, code: int, told: str | None) -> None:
+        """The broker has answered a subscription."""
 
     def dismissed(self, code: int, told: str | None) -> None:
         """The broker ends the connection. Raises StreamLost."""
@@ -112,8 +121,11 @@ class Dialect(Protocol):
     def acknowledge(self, packet_id: int) -> None:
         """Say that a message's effect is durable."""
 
-    def subscribe(self, terms: Sequence[tuple[str, Inbox]]) -> int:
-        """Ask for filters, each on its inbox's terms; gives the packet id."""
+    def subscribe(self, pattern: str, *, qos: int, retained: bool, number: int | None) -> int:
+        """Ask for what a filter takes, with what the broker keeps or without; gives the packet id.
+
+        ``number`` is what its messages are to say; None where the broker's cannot.
+        """
 
     def ping(self) -> None:
         """Ask whether it is there."""

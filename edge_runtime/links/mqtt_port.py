@@ -5,8 +5,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from edge_runtime.spec.topic import matches
-
 INBOX_BYTES = 1 << 20
 """What messages of QoS 0 may wait in; beyond it a new one is dropped and counted. Those of QoS 1 wait at the broker."""
 MESSAGE_COST_BYTES = 400
@@ -51,10 +49,6 @@ class Inbox:
     def __len__(self) -> int:
         """How many wait."""
         return len(self._messages)
-
-    def wants(self, topic: str) -> bool:
-        """Whether any of its filters takes this topic."""
-        return any(matches(one, topic) for one in self.filters)
 
     def put(self, message: Message) -> None:
         """Add one behind the others, or drop it where it may be dropped and there is no room."""

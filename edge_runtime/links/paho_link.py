@@ -23,7 +23,6 @@ from edge_runtime.links.mqtt_dialect import (
     Unreadable,
     Welcome,
 )
-from edge_runtime.links.mqtt_port import Inbox
 from edge_runtime.links.stream_socket import StreamLost, StreamSocket
 
 UPGRADE_S: Final = 2.0
@@ -35,7 +34,8 @@ _UNLIMITED: Final = 65_535
 class Mqtt311:
     """MQTT 3.1.1 towards ``target``; see `links.mqtt_dialect.Dialect` for the methods.
 
-    The version knows no refusal of a message, no limit the broker sets, no session expiry and no reason for a goodbye.
+    The version knows no number of a subscription, no refusal of a message, no limit the broker sets, no session expiry and
+    no reason for a goodbye.
     """
 
     max_in_flight = 20
@@ -121,9 +121,9 @@ class Mqtt311:
         """Say PUBACK."""
         self._client.ack(packet_id, 1)
 
-    def subscribe(self, terms: Sequence[tuple[str, Inbox]]) -> int:
-        """Say SUBSCRIBE."""
-        _, packet_id = self._client.subscribe([(one, inbox.qos) for one, inbox in terms])
+    def subscribe(self, pattern: str, *, qos: int, retained: bool, number: int | None) -> int:  # noqa: ARG002
+        """Say SUBSCRIBE, which in this version asks for what the broker keeps too, and knows no numbers."""
+        _, packet_id = self._client.subscribe(pattern, qos)
         return packet_id or 0
 
     def ping(self) -> None:
@@ -177,7 +177,8 @@ class Mqtt311:
     def _on_subscribe(
         self, _client: object, _data: object, packet_id: int, reasons: Sequence[Any], _more: object
     ) -> None:
-        self._events.append(partial(self._caller.granted, packet_id, [int(one.value) for one in reasons], None))
+        if reasons:
+            self._events.append(partial(self._caller.granted, packet_id, int(reasons[0].value), None))
 
 
 def _welcome(code: int, *, has_session: bool = False) -> Welcome:

@@ -78,12 +78,15 @@ class StreamSocket:
         self._again = _AGAIN if tls is None else (*_AGAIN, *tls.again)
         self._is_connected = self._is_wrapped = self._is_open = False
         self._unsent = bytearray()
-        self.socket: socket.socket = socket.socket(family, kind, protocol)
-        self.socket.settimeout(0)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if sys.platform == "linux":
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
         try:
+            self.socket: socket.socket = socket.socket(family, kind, protocol)
+        except OSError as error:  # no file number left, or an address family this kernel does not have
+            raise StreamLost(_why(error)) from error
+        try:
+            self.socket.settimeout(0)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if sys.platform == "linux":
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
             self.socket.connect(target)
         except _AGAIN:
             pass

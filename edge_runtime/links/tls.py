@@ -24,6 +24,14 @@ class Tls:
         except OSError as error:
             raise _unusable("broker.tls.ca", ca, error, "a PEM file of certificates") from error
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            # A name that could stand in no certificate is told here, and not at each attempt to connect.
+            self._context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=server_name)
+        except ValueError as error:
+            raise ConfigurationError(
+                subject="broker.tls.server_name, or broker.host", found=f"{server_name!r}: {error}",
+                expected="a host's name or address", todo="write the name that stands in the broker's certificate",
+            ) from error  # fmt: skip
         if certificate is None:
             return
         try:

@@ -31,14 +31,18 @@ from edge_runtime.run.inspect import manifest_of
 from edge_runtime.run.record import choose_line
 from edge_runtime.spec.binding import SenmlDecode
 from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
+from edge_runtime.spec.source import MqttSource
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
 _BYTES: Final = {"struct", "senml+cbor"}
 _STANDARD_INPUT: Final = "-"
+_RETAINED: Final = "the broker had kept it: run takes no such message, unless source.retained says accept"
+_NOTHING: Final = "nothing to judge; of a recording the first line after each opening is passed over, as run does"
 
 
 class Sample(NamedTuple):
@@ -134,6 +138,8 @@ class DryBinding:
             if isinstance(judged, Judged):
                 row = judged.values[column : column + channel.width]
                 one["value"] = _plain(row if channel.shape else row[0])
+                if channel.form == "number" and not channel.shape and not _holds(channel.bands[0], row[0]):
+                    one["trained"] = [channel.bands[0].min, channel.bands[0].max]
                 if channel.categories:
                     one["category"] = channel.categories[int(row[0])]
             if channel.form == "number":
@@ -192,18 +198,20 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     outcomes: Counter[str] = Counter()
     number = 0
     framer = make_framing(line.framing, line.decode.encoding)
+    drops = isinstance(line.source, MqttSource) and line.source.retained == "refuse"
     for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format not in _BYTES), 1):
         absent_fields = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns):
             missing = [one for one in absent_fields if not _is_told(one, sample.rejection)]
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
-            for words in _text(number, payload, sample, missing):
+            kept = [_RETAINED] if drops and payload.is_retained else []
+            for words in _text(number, payload, sample, [*missing, *kept]):
                 _say(words)
             record = _record(number, payload, sample, missing)
             sys.stdout.buffer.write(to_json(record, inf_nan_mode="constants") + b"\n")
     told = [f"{count} {what}" for what, count in outcomes.items()]
-    _say(f"{number} payloads: {', '.join(told) or 'nothing to judge'}")
+    _say(f"{number} payloads: {', '.join(told) or _NOTHING}")
     is_good = outcomes["accepted"] and not any(what.startswith("refused") for what in outcomes)
     return 0 if is_good else _REFUSED
 
@@ -217,6 +225,8 @@ def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str
     record: dict[str, Any] = {"payload": number}
     if payload.topic:
         record["topic"] = payload.topic
+    if payload.is_retained:
+        record["retained"] = True
     record["outcome"] = sample.outcome
     if sample.rejection is not None:
         record["refused"] = sample.rejection._asdict()
@@ -231,7 +241,7 @@ def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str
     return record
 
 
-def _text(number: int, payload: Payload, sample: Sample, missing: Sequence[str]) -> Iterator[str]:
+def _text(number: int, payload: Payload, sample: Sample, notes: Sequence[str]) -> Iterator[str]:
     where = f"payload {number}" + (f" ({payload.topic})" if payload.topic else "")
     if sample.rejection is not None:
         yield f"{where}: refused, {sample.rejection.reason}: {sample.rejection}"
@@ -242,7 +252,7 @@ def _text(number: int, payload: Payload, sample: Sample, missing: Sequence[str])
         when = "at its arrival" if sample.time_ns is None else utc_text(sample.time_ns)
         words = [when, f"stream {sample.stream}" if sample.stream else "", *sample.flags]
         yield f"{where}: {sample.outcome}, {', '.join(filter(None, words))}"
-    yield from (f"  {one}" for one in missing)
+    yield from (f"  {one}" for one in notes)
     width = max((len(name) for name, _ in sample.channels), default=0)
     for name, one in sample.channels:
         yield f"  {name:{width}}  {_sent(one)}{_converted(one)}".rstrip()
@@ -262,7 +272,12 @@ def _converted(one: dict[str, Any]) -> str:
         return f" -> {_shown(one['value'])}"
     is_same = (one["a"], one["b"]) == (1.0, 0.0)
     how = "as it is" if is_same else f"x * {one['a']!r} + {one['b']!r}"
-    return f" -> {_shown(one['value'])} {one['contract_unit']} ({how})"
+    beyond = f", beyond what training saw, {one['trained'][0]:g} to {one['trained'][1]:g}" if "trained" in one else ""
+    return f" -> {_shown(one['value'])} {one['contract_unit']} ({how}){beyond}"
+
+
+def _holds(band: Band, value: float) -> bool:
+    return value != value or band.min <= value <= band.max  # noqa: PLR0124 - NaN, a number that is passed on as missing
 
 
 def _shown(value: Any) -> str:

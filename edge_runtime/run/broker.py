@@ -41,7 +41,7 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
     broker = loaded.config.broker
     if broker is None:
         return None
-    _refuse_circles(loaded)
+    _refuse_circles(loaded, broker)
     from edge_runtime.links.broker_link import BrokerLink  # noqa: PLC0415 -- for those who have a broker
 
     password = _password(loaded, broker)
@@ -131,21 +131,34 @@ def with_topics(line: LineConfig, broker: BrokerConfig | None) -> LineConfig:
     return line.model_copy(update={"source": source, "sink": sinks})
 
 
-def _refuse_circles(loaded: LoadedConfig) -> None:
-    """Refuse a topic that a sink of this file writes and a source of it reads: the broker does not send us our own."""
-    lines = [with_topics(line, loaded.config.broker) for line in loaded.config.line]
-    for writer in lines:
-        for topic in [sink.topic for sink in writer.sink if isinstance(sink, MqttTopic)]:
-            for reader in lines:
-                filters = reader.source.topics if isinstance(reader.source, MqttSource) else ()
-                for one in filters:
-                    if matches(one, topic):
-                        raise ConfigurationError(
-                            subject=f"{loaded.path}, line {writer.name}, sink",
-                            found=f"topic {topic!r}, which source topic {one!r} of line {reader.name} takes",
-                            expected="answers that do not come back as samples",
-                            todo="give the answers a topic of their own, or name the source's topics more closely",
-                        )
+def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
+    """Refuse a topic that this process writes and a source of it reads: the broker does not send us our own.
+
+    And one that bears both the status and answers: what is retained there would be either.
+    """
+    lines = [with_topics(line, broker) for line in loaded.config.line]
+    status = filled(broker.status_topic, device=device_name(broker))
+    written = {"broker.status_topic": status} | {
+        f"line {line.name}, sink {sink.full_name}": sink.topic
+        for line in lines
+        for sink in line.sink
+        if isinstance(sink, MqttTopic)
+    }
+    for writer, topic in written.items():
+        if topic == status and writer != "broker.status_topic":
+            raise ConfigurationError(
+                subject=f"{loaded.path}, {writer}", found=f"topic {topic!r}, where the status stands",
+                expected="a topic of the answers' own", todo="change it, or broker.status_topic",
+            )  # fmt: skip
+        for reader in lines:
+            for one in reader.source.topics if isinstance(reader.source, MqttSource) else ():
+                if matches(one, topic):
+                    raise ConfigurationError(
+                        subject=f"{loaded.path}, {writer}",
+                        found=f"topic {topic!r}, which source topic {one!r} of line {reader.name} takes",
+                        expected="answers and a status that do not come back as samples",
+                        todo="give them a topic of their own, or name the source's topics more closely",
+                    )
 
 
 def _password(
@@ -159,7 +172,7 @@ def _password(
                 subject=f"{loaded.path}, broker.password_env", found=f"no environment variable {name}",
                 expected="the password in it", todo="set it for the service, or use password_file",
             )  # fmt: skip
-        return lambda: environment.get(name, "").encode()
+        return lambda: os.fsencode(environment.get(name, ""))  # its bytes, whatever their encoding
     if broker.password_file is not None:
         path = loaded.resolve(broker.password_file)
         _first_line(path)

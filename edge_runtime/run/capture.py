@@ -16,11 +16,12 @@ _TODO: Final = "capture it again; docs/bindings.md says how"
 
 
 class Payload(NamedTuple):
-    """One frame as it was captured: its topic, where it came by MQTT, and its arrival in Unix ns, where that was noted."""
+    """One frame as captured: by MQTT its topic, and whether the broker had kept it; its arrival in Unix ns, if noted."""
 
     frame: bytes | Damaged
     topic: str = ""
     arrival_ns: int | None = None
+    is_retained: bool = False
 
 
 def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Payload]:
@@ -90,6 +91,10 @@ def _captured(line: bytes) -> Payload:
     message = _message(line)
     if message is None or "payload" not in message:
         return _broken("a line that is no message of mosquitto_sub -F '%j'", line)
+    return _payload_of(message, line)._replace(is_retained=message.get("retain") == 1)
+
+
+def _payload_of(message: dict[str, object], line: bytes) -> Payload:
     topic, arrival_ns = str(message.get("topic", "")), _arrival(message.get("tst"))
     payload = message["payload"]
     if payload is None:  # how mosquitto_sub writes an empty one; a JSON null under %J has a length

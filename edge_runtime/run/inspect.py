@@ -174,8 +174,11 @@ def _tolerance(tolerance: Tolerance) -> str:
 
 
 def _asked(goldens: Goldens) -> int:
-    """How many cases the source framework was asked: its answer is NaN where it was not."""
-    known = (np.isfinite(one.reshape(len(one), -1)).all(axis=1) for one in goldens.references.values())
+    """How many cases the source framework was asked: its answer is NaN where it was not, or of words empty."""
+    known = (
+        ((one != "") if one.dtype.kind == "U" else np.isfinite(one)).reshape(len(one), -1).all(axis=1)
+        for one in goldens.references.values()
+    )
     return max((int(rows.sum()) for rows in known), default=0)
 
 

@@ -39,6 +39,8 @@ UNKEPT_SAMPLES: Final = 1024
 # Streams with the most oddities whose counts stand in the status: a payload that invents names must not fill it.
 MAX_ODD_STREAMS: Final = 16
 RETRY_NS: Final = 200_000_000
+# Confirmed answers that a restart may send again: beside those on their way.
+UNKEPT_ANSWERS: Final = 16
 # Answers of redelivered input are not spilled at once, since a restart would make them anew: first their sink may be slow.
 SPILL_NS: Final = 1_000_000_000
 # As long as no frame came, this much input that is mostly unprintable means that the port is set wrongly.
@@ -90,7 +92,6 @@ class Lane:
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
-        self._judge_by_clock()
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._suppress = make_suppress(config.publish, manifest.outputs)
@@ -112,6 +113,8 @@ class Lane:
         window = manifest.window
         self._fresh_ns = round((window.period_s if window and window.period_s else 60.0) * 3e9)
         self._offset_ns = wall_ns() - mono_ns()
+        self._brings_time = config.decode.time is not None
+        self._judge_by_clock()
         self._retry_ns: int | None = None
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
@@ -128,7 +131,7 @@ class Lane:
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
         self._flowed_ns = 0
-        self._unkept, self._kept_samples = False, 0
+        self._unkept, self._kept_samples, self._kept_gone = False, 0, 0
 
     def start(self, wake: Wake) -> None:
         """Take over what the journal kept, then open the source where that left off."""
@@ -153,9 +156,10 @@ class Lane:
         # What a sink confirms later than in the turn that brought it is kept with the next sample, or by the clock.
         self._unkept = (self._send() and not changed) or self._unkept or (changed and self._is_stateless)
         self._make_room()
-        if self._is_stateless and self._unkept and self._must_spill():
+        if self._unkept and (self._must_spill() if self._is_stateless else self._must_note()):
             self._keep()
         self._acknowledge()
+        self._sync()
         return changed
 
     @property
@@ -165,29 +169,29 @@ class Lane:
 
     def due_ns(self) -> int | None:
         """When the next turn is owed without new input: a paced replay, a sink to try again, a disk to sync."""
-        journal = self._journal.due_ns() if self._journal else None
+        # A journal that is behind has nothing to sync but a snapshot to write, and that is the clock's affair.
+        journal = self._journal.due_ns() if self._journal and not self._stale else None
         source = None if self._is_full else self.source.due_ns()
         times = [time for time in (source, self._retry_ns, journal) if time is not None]
         return min(times, default=None)
 
     def tick(self) -> None:
-        """Do what is owed once a second: write the dead letters, sync or mend the journal."""
+        """Do what is owed once a second: write the dead letters, mend or shorten the journal."""
         self._judge_by_clock()
         self._dead.flush()
         if self._journal is None:
             return
         if self._unkept:
             self._keep()
-        due = self._journal.due_ns()
+        if not self._stale and not self._journal.wants_compaction:
+            return
         try:
-            if self._stale or self._journal.wants_compaction:
-                self._journal.compact(self._saved())
-                self._stale = ""
-                self._acknowledge_kept()
-            elif due is not None and due <= self._mono_ns():
-                self._journal.sync()
+            self._journal.compact(self._saved())
         except JournalFull as full:
             self._stale = self._stale or str(full)
+        else:
+            self._stale = ""
+            self._acknowledge_kept()
 
     def stop_taking(self) -> None:
         """Stop the source; what it still holds is taken by the turns that follow. Idempotent."""
@@ -280,6 +284,9 @@ class Lane:
         """A clock may be set while we serve: a device without a battery boots in 1970."""
         if self._ages:
             self.line.judge_by_clock(synchronised=self._clock_synchronised())
+            # Where arrival is the time of a sample it follows a clock that is set ahead, at the price of one gap. One that
+            # is set back it cannot follow: every sample would be older than the one before, until the hour was made up.
+            self._offset_ns = max(self._offset_ns, self._wall_ns() - self._mono_ns())
 
     def _take(self) -> list[Chunk]:
         return [] if self._is_full else self.source.take()
@@ -309,7 +316,8 @@ class Lane:
             self._seen_text = printable_share(chunk.data)
         accepted = self.line.ledger.accepted
         if self._ages:
-            self.line.feed(chunk.data, chunk.mono_ns + self._offset_ns, chunk.mono_ns, chunk.stream)
+            arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
+            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
         else:
             self.line.feed(chunk.data, chunk.time_ns, None)
         if self.line.ledger.accepted > accepted:
@@ -317,6 +325,8 @@ class Lane:
 
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)
+        if answers and not self._outbox.is_blocked:
+            self._flowed_ns = self._mono_ns()  # nothing had to flow before
         for answer in answers:
             self._last_answer_ns = answer.time_ns
             why = self._suppress(answer) if self._suppress is not None else None
@@ -332,7 +342,7 @@ class Lane:
 
     def _keep(self) -> None:
         """Bring what changed into the journal in one transaction, before any answer of it leaves."""
-        self._unkept, self._kept_samples = False, self.line.ledger.received
+        self._unkept, self._kept_samples, self._kept_gone = False, self.line.ledger.received, self._outbox.gone
         record = self.line.take_changes() | self._outbox.take_changes() | self._place()
         if self._journal is None or self._stale:
             return  # without a journal they must not pile up; after a hole only a snapshot is worth writing
@@ -342,6 +352,18 @@ class Lane:
             self._stale = str(full)
         else:
             self._acknowledge_kept()
+
+    def _sync(self) -> None:
+        """Bring the journal to the disk when it is due: what ``due_ns`` wakes for must be done in that turn."""
+        if self._journal is None or self._stale:
+            return
+        due = self._journal.due_ns()
+        if due is None or due > self._mono_ns():
+            return
+        try:
+            self._journal.sync()
+        except JournalFull as full:
+            self._stale = str(full)
 
     def _acknowledge_kept(self) -> None:
         """Everything that was taken is in the journal: its effect, and the answers that have not gone out."""
@@ -355,6 +377,10 @@ class Lane:
         settled = self._owed.settled(self._outbox.gone)
         if settled is not None:
             self.source.acknowledge(settled)
+
+    def _must_note(self) -> bool:
+        """Whether so many answers have gone that a restart would send too many of them again."""
+        return self._outbox.gone - self._kept_gone >= UNKEPT_ANSWERS
 
     def _must_spill(self) -> bool:
         if self.line.ledger.received - self._kept_samples >= UNKEPT_SAMPLES:

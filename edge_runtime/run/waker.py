@@ -1,7 +1,9 @@
 """What the loop sleeps on: a flag that any thread or a signal handler may set, and the sockets of the links."""
 
+import os
 import selectors
 import socket
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol, Self
@@ -22,17 +24,15 @@ class Watched(Protocol):
 class Waker:
     """A flag with a bell: ``set`` ends a ``wait`` under way. To be used in a ``with`` block by the one who waits.
 
-    The bell is a byte through a socket pair, which every system can select on; it is sent only to somebody asleep, so
-    on a busy loop ``set`` costs two attributes. A byte too many wakes once for nothing.
+    The bell is a byte through a pipe; it is sent only to somebody asleep, so on a busy loop ``set`` costs two
+    attributes. A byte too many wakes once for nothing. Windows selects on sockets alone: there it is a pair of those.
     """
 
     def __init__(self) -> None:
         self._set = self._asleep = False
-        self._bell, self._ear = socket.socketpair()
-        self._bell.settimeout(0)
-        self._ear.settimeout(0)
+        self._bell: _Pipe | _Pair = _Pair() if sys.platform == "win32" else _Pipe()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._ear, selectors.EVENT_READ)
+        self._selector.register(self._bell.ear, selectors.EVENT_READ)
         self._watched: dict[int, tuple[socket.socket, int]] = {}
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class Waker:
         if self._asleep:
             # A full pipe has bells enough in it; a closed one has nobody at its other end.
             with suppress(OSError):
-                self._bell.send(b"x")
+                self._bell.ring()
 
     def clear(self) -> None:
         """Forget that it was set; what it was set for must be looked at after this, not before."""
@@ -63,15 +63,14 @@ class Waker:
             ready = self._selector.select(0 if self._set else seconds)
         finally:
             self._asleep = False
-        if any(key.fileobj is self._ear for key, _ in ready):
+        if any(key.fileobj == self._bell.ear for key, _ in ready):
             with suppress(BlockingIOError):
-                self._ear.recv(4096)
+                self._bell.hear()
 
     def close(self) -> None:
         """Let the sockets go; ``set`` stays harmless. Idempotent."""
         self._selector.close()
         self._bell.close()
-        self._ear.close()
 
     def _watch(self, index: int, link: Watched) -> None:
         now: socket.socket | None = link.socket
@@ -90,3 +89,43 @@ class Waker:
         else:
             self._selector.register(now, events)
         self._watched[index] = (now, events)
+
+
+class _Pipe:
+    """A pipe that never blocks; -1 once closed, so that no late bell rings in a file that got its number."""
+
+    def __init__(self) -> None:
+        self.ear, self._end = os.pipe()
+        os.set_blocking(self.ear, False)
+        os.set_blocking(self._end, False)
+
+    def ring(self) -> None:
+        os.write(self._end, b"x")
+
+    def hear(self) -> None:
+        os.read(self.ear, 4096)
+
+    def close(self) -> None:
+        ends, self.ear, self._end = (self.ear, self._end), -1, -1
+        for end in ends:
+            if end >= 0:
+                os.close(end)
+
+
+class _Pair:
+    """The same out of two sockets."""
+
+    def __init__(self) -> None:
+        self._end, self.ear = socket.socketpair()
+        self._end.settimeout(0)
+        self.ear.settimeout(0)
+
+    def ring(self) -> None:
+        self._end.send(b"x")
+
+    def hear(self) -> None:
+        self.ear.recv(4096)
+
+    def close(self) -> None:
+        self._end.close()
+        self.ear.close()

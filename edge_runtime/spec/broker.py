@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from edge_runtime.spec.topic import TopicName
 
@@ -41,7 +41,11 @@ class BrokerConfig(BaseModel):
 
     model_config = _FROZEN
 
-    host: str = Field(min_length=1, max_length=253, description="The broker's name or address.")
+    host: str = Field(
+        min_length=1,
+        max_length=253,
+        description="The broker's name or address, without a scheme and without a port.",
+    )
     port: int | None = Field(
         default=None, ge=1, le=65_535, description="Absent: 1883, with tls 8883; websockets 80, with tls 443."
     )
@@ -58,6 +62,7 @@ class BrokerConfig(BaseModel):
     )
     device: str | None = Field(
         default=None,
+        max_length=253,
         pattern=r"^[^/+#{}\x00-\x1f]+$",
         description="What {device} stands for in topics; absent: the host's name.",
     )
@@ -113,6 +118,14 @@ class BrokerConfig(BaseModel):
         default="edge/{device}/status",
         description="Where the state of this process stands, retained; its end is told there too.",
     )
+
+    @field_validator("host")
+    @classmethod
+    def _bare(cls, host: str) -> str:
+        """Refuse what other programs take in this place, which no name server knows; an IPv6 address has more colons."""
+        if "/" in host or "[" in host or host.count(":") == 1 or host != host.strip():
+            raise ValueError("a name or address alone; the port is broker.port, and encryption broker.tls")
+        return host
 
     @model_validator(mode="after")
     def _fits_transport(self) -> Self:

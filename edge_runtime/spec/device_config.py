@@ -60,13 +60,15 @@ class LineConfig(BaseModel):
     bundle: Annotated[str, Field(min_length=1)] = Field(
         description="The bundle, a folder or a .tar of it, from device.toml's folder on."
     )
-    source: Source = Field(description="Where the bytes come from.")
+    source: Source = Field(description='Where the bytes come from, such as source = { kind = "stdin" }.')
     framing: Framing = Field(default=LinesFraming(), description="Where one frame ends and the next begins.")
     decode: Decode = Field(description="How a frame becomes fields.")
     channels: Annotated[dict[str, ChannelBinding], Field(min_length=1)] = Field(
         description="For each channel of the bundle: the sender's field and its unit."
     )
-    sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(description="Where the answers go; at least one.")
+    sink: Annotated[tuple[Sink, ...], Field(min_length=1)] = Field(
+        description='Where the answers go, such as sink = [{ kind = "stdout" }]; at least one.'
+    )
     max_age_s: FiniteFloat | None = Field(
         default=None,
         gt=0,
@@ -125,11 +127,13 @@ class LineConfig(BaseModel):
             cut = self.framing.model_fields_set - {"kind", "max_bytes"}
             if cut or self.framing.kind != "lines":
                 found = min(cut, default=f'kind = "{self.framing.kind}"')
-                raise ValueError(f"framing.max_bytes alone: an MQTT message is one frame; {found} cuts none")
+                raise ValueError(f"framing with {found}; an MQTT message is one frame, so leave all but max_bytes out")
             if self.source.retained == "accept" and self.max_age_s is None:
-                raise ValueError('max_age_s with retained = "accept"; what a broker has kept may be years old')
+                raise ValueError(
+                    'retained = "accept" without max_age_s; write it: what a broker has kept may be years old'
+                )
             if self.source.stream_level is not None and self.decode.stream is not None:
-                raise ValueError("one name of the stream; source.stream_level and decode.stream both give one")
+                raise ValueError("source.stream_level and decode.stream both name the stream; leave one out")
         return self
 
     @property
@@ -189,19 +193,21 @@ class DeviceConfig(BaseModel):
         _once("lines read the port", ports, "a port has one reader; use one line")
         readers = [line.name for line in self.line if isinstance(line.source, StandardInput)]
         if len(readers) > 1:
-            raise ValueError(f"one line that reads standard input; {' and '.join(readers)} both do")
+            raise ValueError(f"lines {' and '.join(readers)} read standard input; only one can")
         return self
 
     @model_validator(mode="after")
     def _broker_there(self) -> Self:
         users = [line for line in self.line if line.uses_broker]
         if users and self.broker is None:
-            raise ValueError(f"[broker] with host, which line {users[0].name} needs")
+            raise ValueError(f'no [broker] with host = "...", which the topics of line {users[0].name} need')
         for line in users:
             if self.broker is not None and isinstance(line.source, MqttSource):
                 most = self.broker.max_packet_bytes
                 if line.framing.max_bytes > most:
-                    raise ValueError(f"framing.max_bytes of line {line.name} within broker.max_packet_bytes, {most}")
+                    raise ValueError(
+                        f"framing.max_bytes of line {line.name} above broker.max_packet_bytes, {most}; lower it"
+                    )
         return self
 
 

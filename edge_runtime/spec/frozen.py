@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$", description="lower case, digits and underscores")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="a file of the bundle")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+SHA256_PATTERN = r"^[0-9a-f]{64}$"
+Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
 PositiveFloat = Annotated[FiniteFloat, Field(gt=0)]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -146,7 +146,7 @@ class MqttSource(BaseModel):
 
     kind: Literal["mqtt"] = "mqtt"
     topics: Annotated[tuple[TopicFilter, ...], Field(min_length=1)] = Field(
-        description="Topic filters, with '+' and '#', {device} and {line}; no two that take the same topic."
+        description="Topic filters, with '+' and '#', {device} and {line}; a message that several take is one sample."
     )
     qos: Literal[0, 1] = Field(
         default=1,

@@ -121,9 +121,14 @@ def test_the_unit_of_the_payload_counts_and_is_learned_once():
     assert judged(one, 68.0, ("[degF]",)).values[0] == pytest.approx(20.0, rel=1e-12)
     assert judged(one, 20.0, ("Cel",)) == Judged((20.0,), 0)
     assert judged(one, 20.0, (None,)).reason == "undeclared_unit"
+    assert judged(one, None, (None,)).reason == "undeclared_unit"
+    missing = judged(contract(unit_field="u", vocabulary="senml"), None, (None,))
+    assert (missing.reason, missing.expected) == ("missing", "a number in Cel")
     assert judged(one, 20.0, ("Pa",)).reason == "wrong_dimension"
     assert judged(one, 20.0, ("furlong",)).reason == "unknown_unit"
     assert judged(one, 20.0, ("furlong",)).reason == "unknown_unit"
+    told = judged(one, 20.0, ("F",)).todo
+    assert told.endswith("; or say what the sender means by 'F' in channels.air.unit_map")
 
 
 def test_a_stream_that_invents_units_cannot_fill_the_memory():
@@ -208,6 +213,17 @@ def test_a_policy_for_missing_numbers_excuses_no_other_fault(policy):
         assert one.judge(Reading((value,))).reason == reason
     undeclared = Contract([kinds.channel(kinds.number(**policy))], {"a": ChannelBinding(field="a")})
     assert undeclared.judge(Reading((None,))).reason == "undeclared_unit"
+
+
+@pytest.mark.parametrize(
+    ("policy", "flag"), [({"fill": 0.0, "when_missing": "fill"}, FILLED), ({"when_missing": "pass"}, MISSING)]
+)
+def test_a_record_that_is_not_there_brings_no_unit_either(policy, flag):
+    one = Contract(
+        [kinds.channel(kinds.number(**policy))], {"a": ChannelBinding(field="a", unit_field="u", vocabulary="senml")}
+    )
+    assert one.judge(Reading((None,), units=(None,))).flags == flag
+    assert one.judge(Reading((1.0,), units=(None,))).reason == "undeclared_unit"
 
 
 def test_a_category_may_be_filled_with_the_place_of_one_of_its_words_only():

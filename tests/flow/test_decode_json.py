@@ -153,7 +153,7 @@ def test_null_and_nothing_are_missing_in_a_numeric_text_too() -> None:
 def test_a_number_that_became_a_text_or_no_longer_is_one_is_told_as_that() -> None:
     """jomjol/AI-on-the-edge-device#1800: a firmware's update."""
     found = refused(channel().decode(b'{"t":"12.5"}'), "type_changed")
-    assert str(found).startswith("field 't': found '12.5', a number written as text; expected a JSON number; if")
+    assert str(found).startswith("field 't': found '12.5', a number written as text; expected a JSON number; let")
     found = refused(channel(read="numeric_text").decode(b'{"t":12.5}'), "type_changed")
     assert str(found).startswith("field 't': found the number 12.5; expected a number written as text; if the sender")
     refused(channel(missing_values=[1]).decode(b'{"t":"12.5"}'), "type_changed")

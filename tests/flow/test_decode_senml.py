@@ -155,7 +155,7 @@ def test_versions_that_are_known() -> None:
 
 def test_a_pack_without_any_bound_name_is_told_with_the_nearest() -> None:
     found = refused(decoder("urn:x:temp").decode(b'[{"bn":"urn:x:","n":"temperature","v":1}]'), "missing_field")
-    assert "nearest: 'urn:x:temperature'" in str(found)
+    assert "nearest: 'urn:x:temperature'; correct the fields in [line.channels]: whole names, or with" in str(found)
     assert decoder("t").decode(b"[]") is None
     assert decoder("t").decode(b' [{"bn":"x","bt":5}] ') is None
     assert decoder("t").decode(b" ") is None
@@ -192,6 +192,7 @@ def test_the_unit_of_a_record_rules_and_a_declared_one_is_for_records_without() 
     assert judged(b'[{"n":"a","u":"K","v":283.15},{"n":"b","v":40}]').values == pytest.approx((10, 40))
     assert judged(b'[{"n":"a","u":"K","v":283.15},{"n":"b","u":"/","v":0.4}]').values == pytest.approx((10, 40))
     assert judged(b'[{"n":"a","v":10},{"n":"b","v":40}]').reason == "undeclared_unit"
+    assert judged(b'[{"n":"b","v":40}]').reason == "missing"
     assert judged(b'[{"n":"a","u":"degC","v":10},{"n":"b","v":40}]').reason == "unknown_unit"
     assert judged(b'[{"n":"a","u":"V","v":10},{"n":"b","v":40}]').reason == "wrong_dimension"
 

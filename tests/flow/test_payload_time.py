@@ -74,11 +74,17 @@ def test_a_time_without_zone_is_refused_unless_its_offset_is_declared() -> None:
     rejection = read("2025-01-28T12:00:00")
     assert str(rejection) == (
         "time field 'ts': found '2025-01-28T12:00:00', which names no zone; expected a time with its zone;"
-        " let the sender add it, or set utc_offset_minutes"
+        " let the sender add it, or set utc_offset_minutes in decode.time: 0 is UTC, 60 is UTC+1"
     )
     assert read("2025-01-28T07:00:00", offset=-300) == NOON
     assert read("2025-01-28T12:00:00Z", offset=-300) == NOON
     assert "names no zone" in str(read("28.01.2025", "%d.%m.%Y"))
+
+
+def test_a_refused_time_says_which_key_to_correct() -> None:
+    assert "found nothing; expected" in str(read(None))
+    assert str(read(None)).endswith("or leave decode.time out: then the time of arrival counts")
+    assert str(read(1700000000)).endswith("correct decode.time.format in device.toml")
 
 
 @pytest.mark.parametrize(

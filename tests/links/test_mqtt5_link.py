@@ -1,7 +1,10 @@
 """The link against a broker that breaks the rules: refusals, half packets, silence, rivals; no time passes but by hand."""
 
+import contextlib
+import resource
 import select
 import socket
+import threading
 
 import mqtt5
 import pytest
@@ -23,10 +26,11 @@ from mqtt5 import (
     SubscribePacket,
 )
 
-from edge_runtime.links.broker_link import BrokerLink
+from edge_runtime.links.broker_link import READ_AHEAD_BYTES, BrokerLink
 from edge_runtime.links.mqtt5_link import Mqtt5
 from edge_runtime.links.mqtt_dialect import Target
 from edge_runtime.links.mqtt_port import INBOX_BYTES, TooLarge
+from edge_runtime.links.stream_socket import StreamSocket
 from tests.rig.broker import free_port
 from tests.rig.clock import HandClock
 from tests.rig.fake_broker import FakeBroker
@@ -199,18 +203,19 @@ def test_a_name_without_an_address_is_said(rig):
     lost.link.close(b"")
 
 
-def test_it_subscribes_at_every_welcome_in_parts_of_fifty():
+def test_it_subscribes_at_every_welcome_to_every_filter():
     """home-assistant/core#7958: after a restart only some topics came back."""
     filters = [f"in/{number}/+" for number in range(120)]
     with FakeBroker() as broker:
         rig = Rig(broker, filters)
+        numbers = []
         for session in (False, True):
             rig.welcomed(session_present=session)
-            asked = rig.heard(SubscribePacket, 3)
-            assert [len(one.topic_filters) for one in asked] == [50, 50, 20]
-            assert {each.pattern for one in asked for each in one.topic_filters} == set(filters)
+            asked = rig.heard(SubscribePacket, 120)
+            assert [each.pattern for one in asked for each in one.topic_filters] == filters
+            numbers.append([one.subscription_id for one in asked])
             for one in asked:
-                broker.send(SubAckPacket(one.packet_id, [GRANTED] * len(one.topic_filters)))
+                broker.send(SubAckPacket(one.packet_id, [GRANTED]))
             rig.until(lambda: rig.link._subscribe_ns is None, "the grants")
             rig.clock.advance(12)
             broker.send(PingRespPacket())
@@ -219,6 +224,62 @@ def test_it_subscribes_at_every_welcome_in_parts_of_fifty():
             broker.hang_up()
             rig.lost()
             rig.clock.advance(1)
+        rig.close()
+        assert numbers[0] == numbers[1]
+        assert len(set(numbers[0])) == 120
+
+
+def test_a_broker_without_numbers_of_subscriptions_is_given_none(rig):
+    rig.welcomed(subscription_id_available=False)
+    assert rig.heard(SubscribePacket).subscription_id is None
+    rig.broker.send(sample(1))
+    rig.until(lambda: len(rig.inbox) == 1, "a message")
+
+
+def test_of_the_copies_that_filters_bring_each_line_takes_one():
+    with FakeBroker() as broker:
+        rig = Rig(broker, ["in/#", "in/+"])
+        other = rig.link.subscribe(["in/a"], qos=1, retained=False)
+        rig.welcomed()
+        asked = rig.heard(SubscribePacket, 3)
+        broker.send(*(SubAckPacket(one.packet_id, [GRANTED]) for one in asked))
+        numbers = [one.subscription_id for one in asked]
+        broker.send(*(sample(at, subscription_ids=[one]) for at, one in enumerate(numbers, 1)))
+        broker.send(sample(4, b"one copy", subscription_ids=numbers))
+        rig.until(lambda: len(other) == 2, "the last")
+        assert [rig.inbox.take().packet_id for _ in range(len(rig.inbox))] == [1, 4]
+        assert [other.take().packet_id for _ in range(2)] == [3, 4]
+        rig.close()
+
+
+def test_a_copy_by_a_filter_of_an_earlier_configuration_is_none_of_ours(rig):
+    rig.welcomed()
+    mine = rig.heard(SubscribePacket).subscription_id
+    rig.broker.send(sample(5, subscription_ids=[mine % 1000 + 1]))
+    assert rig.heard(PubAckPacket).packet_id == 5
+    assert len(rig.inbox) == 0
+
+
+def test_a_filter_that_is_refused_leaves_its_messages_to_another():
+    with FakeBroker() as broker:
+        rig = Rig(broker, ["in/#", "in/+"])
+        rig.welcomed()
+        wide, close = rig.heard(SubscribePacket, 2)
+        broker.send(SubAckPacket(wide.packet_id, [SubAckReasonCode.NOT_AUTHORIZED]))
+        broker.send(SubAckPacket(close.packet_id, [GRANTED]))
+        broker.send(sample(1, subscription_ids=[close.subscription_id]))
+        rig.until(lambda: len(rig.inbox) == 1, "the message")
+        rig.close()
+
+
+def test_the_terms_of_one_filter_of_two_lines_are_the_most_of_both():
+    with FakeBroker() as broker:
+        rig = Rig(broker, qos=0, retained=True)
+        rig.link.subscribe(["in/#"], qos=1, retained=False)
+        rig.welcomed()
+        (one,) = rig.heard(SubscribePacket).topic_filters
+        assert one.max_qos == QoS.AT_LEAST_ONCE
+        assert one.retain_handling == RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS
         rig.close()
 
 
@@ -566,3 +627,119 @@ def test_a_turn_leaves_in_one_piece(rig, monkeypatch):
         kinds.append(type(packet))
         piece = piece[size:]
     assert kinds == [PublishPacket, PubAckPacket] * 3
+
+
+def test_without_a_file_number_left_it_tries_again(rig):
+    """eclipse-paho/paho.mqtt.python#183: too many open files end the client and not the attempt."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(socket.socket())
+        rig.link.receive()
+        assert "Too many open files; trying again" in rig.link.trouble
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for one in held:
+            one.close()
+    rig.clock.advance(1)
+    rig.welcomed()
+
+
+def test_a_name_server_that_hangs_holds_one_thread(monkeypatch):
+    answer = threading.Event()
+
+    def hang(*_, **asked):
+        if "flags" in asked:
+            raise socket.gaierror("no address")
+        answer.wait(20)
+        raise socket.gaierror(0, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    with FakeBroker() as broker:
+        rig = Rig(broker, host="broker.example")
+        for _ in range(30):
+            rig.turn()
+            rig.clock.advance(11)
+        (thread,) = [one for one in threading.enumerate() if one.name == "look up broker.example"]
+        assert "no answer about broker.example from the name server" in rig.link.trouble
+        answer.set()
+        thread.join()
+        rig.clock.advance(1)
+        rig.turn()
+        assert "Temporary failure" in rig.link.trouble
+        rig.link.close(b"")
+
+
+def test_what_comes_again_on_the_same_connection_is_acknowledged_once(rig):
+    """EMQX sends anew after retry_interval what is not acknowledged, the connection being whole."""
+    rig.welcomed()
+    rig.broker.send(sample(1), sample(2), sample(1, duplicate=True))
+    rig.broker.send(sample(3))
+    rig.until(lambda: len(rig.inbox) >= 3, "messages")
+    for _ in range(len(rig.inbox)):
+        rig.link.acknowledge(rig.inbox.take())
+    assert [one.packet_id for one in rig.heard(PubAckPacket, 3)] == [1, 2, 3]
+
+
+def test_a_full_inbox_is_waited_for_and_the_broker_hears_of_us_meanwhile(rig, monkeypatch):
+    """A disk is full, the line takes nothing more: no busy loop over what TLS holds, and no keepalive missed."""
+    rig.welcomed()
+    rig.heard(SubscribePacket)
+    rig.inbox.bytes = READ_AHEAD_BYTES + 1
+    for _ in range(3):
+        rig.clock.advance(10)
+        rig.turn()
+        assert isinstance(rig.heard(PingReqPacket), PingReqPacket)
+        assert rig.link.due_ns() > rig.clock.mono_ns()
+    monkeypatch.setattr(StreamSocket, "has_more", True)
+    assert rig.link.due_ns() > rig.clock.mono_ns()
+    rig.inbox.bytes = 0
+    assert rig.link.due_ns() == rig.clock.mono_ns()
+
+
+def test_a_status_the_broker_does_not_take_is_told_and_not_waited_for(rig):
+    rig.link.announce(lambda: b"online")
+    rig.welcomed()
+    packet = rig.heard(PublishPacket)
+    rig.broker.send(PubAckPacket(packet.packet_id, reason_code=PubAckReasonCode.NOT_AUTHORIZED))
+    rig.until(lambda: rig.link.trouble, "trouble")
+    assert "it does not take our status on 'edge/x/status': not authorized (0x87)" in rig.link.trouble
+    turn = rig.link.receive
+
+    def refuse():
+        for one in rig.broker.read():
+            if isinstance(one, PublishPacket):
+                rig.broker.send(PubAckPacket(one.packet_id, reason_code=PubAckReasonCode.NOT_AUTHORIZED))
+        turn()
+        rig.clock.advance(0.01)
+
+    rig.link.receive = refuse
+    begun = rig.clock.mono_ns()
+    rig.link.close(b"farewell")
+    assert rig.clock.mono_ns() - begun < 1e9
+
+
+def test_a_status_too_large_is_told_and_made_once(rig):
+    made = []
+    rig.link.announce(lambda: (made.append(1), b"x" * 2000)[1])
+    rig.welcomed(max_packet_size=1000)
+    for _ in range(5):
+        rig.turn()
+    assert len(made) == 1
+    assert "does not take our status on 'edge/x/status': a message of 20" in rig.link.trouble
+
+
+def test_a_broker_that_says_why_it_parts_is_no_rival_and_not_stormed(rig):
+    """AWS IoT ends the connection of a client that publishes where its policy has no word of it."""
+    for turn in range(3):
+        rig.welcomed()
+        rig.broker.send(DisconnectPacket(reason_code=DisconnectReasonCode.NOT_AUTHORIZED))
+        rig.lost()
+        assert "another client" not in rig.link.status()
+        assert "not authorized (0x87)" in rig.link.status()
+        if turn < 2:
+            rig.clock.advance(1.1)
+    assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 == 5.0

@@ -8,6 +8,7 @@ import pytest
 from mqtt5 import ConnAckPacket, ConnAckReasonCode, ConnectPacket
 
 from edge_runtime.links import paho_link
+from edge_runtime.links.broker_link import READ_AHEAD_BYTES
 from edge_runtime.links.mqtt5_link import Mqtt5
 from edge_runtime.links.paho_link import Mqtt311, _Wire
 from tests.links.test_mqtt5_link import SECRET, Rig
@@ -111,18 +112,18 @@ def test_a_refusal_is_said_and_tried_again(rig, code, words):
     assert rig.link.trouble == ""
 
 
-def test_it_subscribes_at_every_welcome_in_parts_of_fifty_and_says_refusals():
+def test_it_subscribes_at_every_welcome_to_every_filter_and_says_refusals():
+    filters = [f"in/{one}" for one in range(120)]
     with FakeBroker() as broker:
-        rig = OldRig(broker, [f"in/{one}" for one in range(120)])
+        rig = OldRig(broker, filters)
         for answer in (WELCOME, WELCOME_BACK):
             rig.old_welcomed(answer)
-            asked = rig.packet(SUBSCRIBE, 3)
-            assert sorted(body.count(b"in/") for _, _, body in asked) == [20, 50, 50]
-            for _, _, body in asked:
-                count = body.count(b"in/")
-                broker.send(bytes([0x90, 2 + count]) + body[:2] + b"\x01" * (count - 1) + b"\x80")
-            rig.until(lambda: len(rig.link._refused_filters) == 3, "the refusals")
-            assert "it refuses topic filter 'in/49', and 2 more: it gives no reason (0x80)" in rig.link.trouble
+            asked = rig.packet(SUBSCRIBE, 120)
+            assert [body[2:] for _, _, body in asked] == [text(one.encode()) + b"\x01" for one in filters]
+            for at, (_, _, body) in enumerate(asked, 1):
+                broker.send(b"\x90\x03" + body[:2] + (b"\x01" if at % 50 else b"\x80"))
+            rig.until(lambda: not rig.link._subscribing, "the answers")
+            assert "it refuses topic filter 'in/49', and 1 more: it gives no reason (0x80)" in rig.link.trouble
             broker.hang_up()
             rig.lost()
             rig.clock.advance(1)
@@ -188,6 +189,54 @@ def test_a_message_is_known_again_and_one_from_before_told_as_that(rig):
     assert rig.heard_nothing(PUBACK)  # in order
     rig.link.acknowledge(new)
     assert [number(body) for _, _, body in rig.packet(PUBACK, 2)] == [7, 8]
+
+
+def test_each_line_takes_every_copy_that_its_filters_take():
+    """Whether filters that overlap bring one copy or several is the broker's choice (3.1.1, 3.3.5), and none is told apart."""
+    with FakeBroker() as broker:
+        rig = OldRig(broker, ["in/#", "in/+"], qos=0)
+        other = rig.link.subscribe(["in/+", "in/b"], qos=1, retained=False)
+        rig.old_welcomed()
+        asked = [body[2:] for _, _, body in rig.packet(SUBSCRIBE, 3)]
+        assert asked == [text(b"in/#") + b"\x00", text(b"in/+") + b"\x01", text(b"in/b") + b"\x01"]
+        broker.send(sample(1), sample(2, topic=b"in/a/b"), sample(3, topic=b"in/b"))
+        rig.until(lambda: len(rig.inbox) == 3, "the last")
+        assert [other.take().packet_id for _ in range(len(other))] == [1, 3]
+        rig.close()
+
+
+def test_what_comes_again_on_the_same_connection_is_acknowledged_once(rig):
+    rig.old_welcomed()
+    rig.broker.send(sample(1), sample(2), sample(1, again=True), sample(3))
+    rig.until(lambda: len(rig.inbox) >= 3, "messages")
+    for _ in range(len(rig.inbox)):
+        rig.link.acknowledge(rig.inbox.take())
+    assert [number(body) for _, _, body in rig.packet(PUBACK, 3)] == [1, 2, 3]
+
+
+def test_a_full_inbox_is_waited_for_and_the_broker_hears_of_us_meanwhile(rig):
+    rig.old_welcomed()
+    rig.packet(SUBSCRIBE)
+    rig.inbox.bytes = READ_AHEAD_BYTES + 1
+    for _ in range(3):
+        rig.clock.advance(10)
+        rig.turn()
+        assert rig.packet(PINGREQ)
+        assert rig.link.due_ns() > rig.clock.mono_ns()
+    rig.inbox.bytes = 0
+    rig.broker.send(sample(1))
+    rig.until(lambda: len(rig.inbox) == 1, "a message")
+
+
+def test_a_broker_that_cannot_be_understood_is_no_rival_and_not_stormed(rig):
+    for turn in range(3):
+        rig.old_welcomed()
+        rig.broker.send(MALFORMED["a quality of 3"])
+        rig.lost()
+        assert "another client" not in rig.link.status()
+        if turn < 2:
+            rig.clock.advance(1.1)
+    assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 == 5.0
 
 
 def test_what_was_not_confirmed_goes_again_under_its_number_and_no_more_than_twenty(rig):

@@ -212,7 +212,8 @@ def _foreign_bytes(chance, row):
 _OBJECTS = (
     _cut, _no_object, _foreign_bytes,
     _value("NaN", "Infinity", "-Infinity", "1e999", "-1e400", "1" + "0" * 400, outcome="not_finite"),
-    _value('"12"', "true", "[]", "{}", '""', outcome="not_a_number"),
+    _value('"12"', '"-1.5e3"', outcome="type_changed"),
+    _value('"twelve"', "true", "[]", "{}", '""', outcome="not_a_number"),
     _value("null", outcome="missing"),
     _value("1e9", "-12345678", outcome="beyond_physical"),
     _without("t", "missing"),

@@ -47,10 +47,10 @@ class Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float) -> None:
         """End, and return once the broker has taken the last one."""
         self._stopping.set()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(patience_s)
 
     def _run(self) -> None:
         begun = time.monotonic()
@@ -101,10 +101,11 @@ def killed(
                 # Mostly while serving, now and then while booting.
                 if chance.random() < 0.9:
                     watcher.until(lambda before=before: welcomes() > before, "the next connection", PATIENCE_S)
-            load.stop()
+            load.stop(PATIENCE_S + kills)
             due = len(load.sent) - warm_up
             seen = _Seen(listener)
-            listener.until(lambda: seen.look() >= due, f"{due} answers", PATIENCE_S)
+            # What has queued up while the process was down: on a busy machine a thousand a second.
+            listener.until(lambda: seen.look() >= due, f"{due} answers", PATIENCE_S + due / 1000)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, (folder / "errors").read_text()
             seen.look()

@@ -50,7 +50,7 @@ JSON = {
     "a key that is not in the payload": (lambda row: row | {"air_temp": row.pop(AIR)}, "missing", [f"field '{AIR}'", "air_temp"]),
     "a key that is elsewhere": (lambda row: row | {"air": {AIR: row.pop(AIR)}}, "missing", [f"nearest: '/air/{AIR}'"]),
     "no value": (lambda row: row | {AIR: None}, "missing", ["no value", "check the sensor and its cable"]),
-    "a number in quotes": (lambda row: row | {AIR: "51.8"}, "not_a_number", ["'51.8'", AIR, "without quotes"]),
+    "a number in quotes": (lambda row: row | {AIR: "51.8"}, "type_changed", ["'51.8'", AIR, "without quotes", "numeric_text"]),
     "an object around it": (lambda row: row | {AIR: {"value": 51.8}}, "not_a_number", ["an object", "by a pointer"]),
     "several samples at once": (lambda row: [row, row], "bad_json", ["one JSON object in braces", "on a line of its own"]),
 }  # fmt: skip
@@ -160,7 +160,9 @@ def test_in_a_stream_of_json(mistake, tmp_path):
 
 def test_an_undeclared_unit_says_what_to_write(tmp_path):
     assert run(tmp_path, units={**US_UNITS, "air_temperature": None}).returncode == 0
-    assert refused(tmp_path)[0]["todo"] == 'declare it in device.toml, e.g. channels.air_temperature.unit = "Cel"'
+    assert refused(tmp_path)[0]["todo"] == (
+        'declare what the sender sends in device.toml, e.g. channels.air_temperature.unit = "Cel" where it is Cel'
+    )
 
 
 def test_they_are_more_than_twenty():

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from edge_runtime.run.lane import UNKEPT_ANSWERS
 from tests.proof.mqtt_kills import Outcome, killed
 from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS, answers, call, lines
 
@@ -132,7 +133,8 @@ def told(outcome: Outcome) -> None:
         f"{outcome.kills} kills, {len(outcome.sent)} samples, {len(outcome.answers)} answers, {outcome.doubles} doubles,"
         f" {samples['duplicate']} samples sent again"
     )
-    assert outcome.doubles <= outcome.kills * 64
+    # Samples ahead, or answers on their way, and those not noted yet; twice, for a machine that is busy with other things.
+    assert outcome.doubles <= 2 * outcome.kills * (max(RECEIVE_MAXIMUM.values()) + UNKEPT_ANSWERS)
 
 
 def _windowed(tmp_path, kills, protocol):

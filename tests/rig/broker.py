@@ -43,7 +43,7 @@ class Broker:
         login = "" if "allow_anonymous" in extra else "allow_anonymous true\n"
         self._config = folder / "mosquitto.conf"
         self._config.write_text(
-            f"{listener}{login}persistence true\npersistence_location {folder}/store/\nlog_type all\n"
+            f"{listener}{login}persistence true\npersistence_location {folder}/store/\n"
             f"log_timestamp false\n{'' if os.geteuid() else 'user root'}\n{extra.format(port=self.port)}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
+from edge_runtime.spec.topic import matches
 
 
 class FakeLink:
@@ -25,15 +26,23 @@ class FakeLink:
         self._packet_id = 0
 
     def bring(
-        self, topic: str, payload: bytes, *, packet_id: int = 0, again: bool = False, retained: bool = False
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        packet_id: int = 0,
+        again: bool = False,
+        retained: bool = False,
+        time_ns: int = 0,
+        mono_ns: int = 0,
     ) -> int:
         """Let a message of QoS 1 arrive; gives its packet id."""
         self._packet_id += 1
         number = packet_id or self._packet_id
         mark = number << 32 | crc32(payload, crc32(topic.encode()))
         for inbox in self._inboxes:
-            if inbox.wants(topic):
-                inbox.put(Message(topic, payload, number, mark, again, retained, 1, 0, 0))
+            if any(matches(one, topic) for one in inbox.filters):
+                inbox.put(Message(topic, payload, number, mark, again, retained, 1, time_ns, mono_ns))
         return number
 
     def confirm(self, count: int) -> None:

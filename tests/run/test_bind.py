@@ -91,7 +91,7 @@ def test_one_refused_among_many_is_65_and_the_rest_is_told(bind: Bind) -> None:
 def test_no_payload_at_all_proves_nothing(bind: Bind) -> None:
     code, samples, text = bind(b"")
     assert (code, samples) == (65, [])
-    assert "0 payloads: nothing to judge" in text
+    assert "0 payloads: nothing to judge; of a recording the first line after each opening is passed over" in text
 
 
 def test_captures_of_mosquitto_sub(bind: Bind) -> None:
@@ -101,6 +101,24 @@ def test_captures_of_mosquitto_sub(bind: Bind) -> None:
     assert [(sample["topic"], sample["outcome"]) for sample in samples] == [("a/b", "accepted"), ("a/c", "no_sample")]
     embedded = json.dumps({"topic": "x", "qos": 0, "payload": json.loads(pretty), "payloadlen": 47}).encode()
     assert bind(embedded)[0] == 0
+
+
+def test_a_message_that_the_broker_had_kept_is_told_where_run_drops_it(bind: Bind) -> None:
+    kept = message("a/b", GOOD.decode(), retain=1)
+    code, (sample,), text = bind(kept)
+    assert (code, sample["retained"]) == (0, True)
+    assert "the broker had kept it" not in text
+    source = 'kind = "mqtt"\ntopics = ["a/b"]'
+    write_device_file(bind.config.parent, '[broker]\nhost = "127.0.0.1"\n', line("roof", DEWPOINT, source=source))
+    assert "  the broker had kept it: run takes no such message" in bind(kept)[2]
+    assert "the broker had kept it" not in bind(message("a/b", GOOD.decode()))[2]
+
+
+def test_the_channel_behind_extrapolating_is_told_with_its_band(bind: Bind) -> None:
+    _, (sample,), text = bind(GOOD.replace(b"990", b"1009.6"))
+    assert sample["flags"] == ["converted", "extrapolating"]
+    assert [name for name, one in sample["channels"].items() if "trained" in one] == ["station_pressure"]
+    assert "1009.6 hPa -> 1009.6 hPa (as it is), beyond what training saw, 965 to 1007" in text
 
 
 def test_a_capture_that_lost_bytes_is_said_to_have(bind: Bind) -> None:

@@ -16,6 +16,7 @@ import pytest
 from edge_runtime.bundle.write import write_directory
 from edge_runtime.cli import parser
 from edge_runtime.run import bind
+from edge_runtime.run.config import load_config
 from edge_runtime.spec.manifest import encode
 from edge_runtime.spec.toml_text import parse_toml
 from tests.rig import kinds
@@ -115,6 +116,23 @@ def test_every_preset_is_there() -> None:
     for title in ("Zigbee2MQTT", "Tasmota", "The Things Stack", "ChirpStack", "Shelly", "SenML", "A plain number", "rtl_433",
                   "Numbers as text", "Victron"):  # fmt: skip
         assert "accepted" in of(title)
+
+
+def test_the_whole_file_loads_and_takes_the_capture_of_its_topic(tmp_path: Path) -> None:
+    whole = next(block["text"] for block in BLOCK.finditer(TEXT) if block["kind"] == "toml")
+    assert whole.startswith("schema = ")
+    (tmp_path / "device.toml").write_text(whole.replace("bundles/dewpoint", str(ROOT / "bundles" / "dewpoint")))
+    [topic] = load_config(tmp_path / "device.toml").config.line[0].source.topics
+    first = next(one for one in EXAMPLES if one.topic == topic)
+    (tmp_path / "captured").write_text("".join(first.payload.splitlines()))
+    assert (
+        bind.main(
+            parser().parse_args(
+                ["bind", "--dry-run", "--config", str(tmp_path / "device.toml"), str(tmp_path / "captured")]
+            )
+        )
+        == 0
+    )
 
 
 def test_no_block_stands_aside() -> None:

@@ -1,6 +1,7 @@
 """From [broker] to a link: names, secrets, and what is not loaded where nobody asks for it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -69,6 +70,8 @@ def test_a_password_in_the_environment(tmp_path, monkeypatch):
     link = open_link(loaded(tmp_path, broker=', user = "u", password_env = "PUMP_PASSWORD"'), tmp_path, "r")
     assert link._target.password() == b"hidden"
     assert "hidden" not in repr(link._target)
+    monkeypatch.setitem(os.environb, b"PUMP_PASSWORD", b"gr\xfc\xdf")  # Latin-1: what the user typed is sent
+    assert link._target.password() == b"gr\xfc\xdf"
 
 
 @pytest.mark.parametrize(
@@ -89,13 +92,32 @@ def test_a_broker_that_contradicts_itself(tmp_path, broker, words):
         loaded(tmp_path, broker=broker)
 
 
+@pytest.mark.parametrize("host", ["mqtt://plant.example", "plant.example:1883", " plant.example", "[::1]"])
+def test_a_host_with_more_than_its_name_is_refused(tmp_path, host):
+    device(tmp_path, 1)
+    file = tmp_path / "device.toml"
+    file.write_text(file.read_text().replace("127.0.0.1", host))
+    with pytest.raises(
+        ConfigurationError, match=r"broker.host: found '.*'; expected a name or address alone; the port is"
+    ):
+        load_config(file)
+
+
+def test_an_address_of_version_six_is_a_host():
+    assert BrokerConfig(host="fe80::1%eth0").host == "fe80::1%eth0"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("\nbroker =", "\n#"), r"\[broker\] with host, which line dew needs"),
-        (("max_bytes = 200", "max_bytes = 300000"), "framing.max_bytes of line dew within broker.max_packet_bytes"),
-        (("max_bytes = 200", 'line_end = "lf"'), "an MQTT message is one frame; line_end cuts none"),
-        (('decode = { format = "json"', 'decode = { stream = "s", format = "json"'), "one name of the stream"),
+        (("\nbroker =", "\n#"), r'no \[broker\] with host = "\.\.\.", which the topics of line dew need'),
+        (("max_bytes = 200", "max_bytes = 300000"), "framing.max_bytes of line dew above broker.max_packet_bytes"),
+        (("max_bytes = 200", 'line_end = "lf"'), "framing with line_end; an MQTT message is one frame, so leave"),
+        (("\nsource = {", '\nsource = { retained = "accept",'), 'retained = "accept" without max_age_s; write it'),
+        (
+            ('decode = { format = "json"', 'decode = { stream = "s", format = "json"'),
+            "source.stream_level and decode.stream both name the stream",
+        ),
     ],
 )
 def test_a_line_that_does_not_fit_its_broker(tmp_path, change, words):

@@ -183,7 +183,10 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
     ),
     "no sink": (
         ('[[line.sink]]\nkind = "stdout"\n', ""),
-        f"device.toml, line[0].sink: found no such key; expected it to be there (where the answers go); {SEE}",
+        (
+            "device.toml, line[0].sink: found no such key; expected it to be there"
+            f' (where the answers go, such as sink = [{{ kind = "stdout" }}]); {SEE}'
+        ),
     ),
     "port and match": (
         ("baud = 9600", "match = { vid = 1 }"),
@@ -243,7 +246,7 @@ def test_two_lines_of_one_port(path: Path) -> None:
 
 def test_two_lines_of_standard_input(path: Path) -> None:
     path.write_text(second("other", 'kind = "stdin"').replace(SOURCE, 'kind = "stdin"'))
-    assert "one line that reads standard input; frost and other both do" in refusal(path)
+    assert "lines frost and other read standard input; only one can" in refusal(path)
 
 
 FILE_SINK = 'kind = "jsonl"\npath = "{}"'

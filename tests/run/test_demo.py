@@ -26,8 +26,8 @@ def test_one_answer_for_each_window_and_none_for_wrong_units(tmp_path: Path) -> 
     *_, undeclared, wrong, last = ran.stderr.splitlines()
     assert undeclared == (
         "temperature in kelvin, its unit not declared: all 192 samples refused, none answered. channel air_temperature:"
-        " found no declared unit; expected the unit its numbers are in; declare it in device.toml,"
-        ' e.g. channels.air_temperature.unit = "Cel"'
+        " found no declared unit; expected the unit its numbers are in; declare what the sender sends in device.toml,"
+        ' e.g. channels.air_temperature.unit = "Cel" where it is Cel'
     )
     assert wrong == (
         "temperature in degF, declared as K: all 192 samples refused, none answered. channel air_temperature: found"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge_runtime.bundle.write import write_tar
-from tests.rig.bundles import DEWPOINT, FROST, files_of, manifest_of, write_with_manifest
+from tests.rig.bundles import DEWPOINT, FROST, ROOT, files_of, manifest_of, write_with_manifest
 from tests.rig.signing import make_key, sign_with, trust
 
 
@@ -48,6 +48,12 @@ def test_inspect_without_window() -> None:
     assert "window: none, each sample is one input" in text
     assert "off" in text
     assert "flag" not in text
+
+
+def test_inspect_counts_the_answers_that_are_words() -> None:
+    done = _run("inspect", str(ROOT / "bundles" / "tiny_trees"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "goldens: 32 cases in golden.npz, 27 of them with the framework's own answer" in done.stdout
 
 
 def test_inspect_json_is_the_manifest_and_its_digest() -> None:

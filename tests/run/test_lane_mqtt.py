@@ -32,7 +32,7 @@ def ready():
 class Rig:
     """A lane between a topic and a topic, its link and its clock."""
 
-    def __init__(self, folder, ready, bundle, *, time=TIME, source=None, **link):
+    def __init__(self, folder, ready, bundle, *, time=TIME, source=None, clock=None, **link):
         names = list(FIELDS)[: 3 if bundle == DEWPOINT else 5]
         config = LineConfig.model_validate({
             "name": "line", "bundle": str(bundle),
@@ -41,16 +41,17 @@ class Rig:
             "channels": {name: {"field": name, "unit": FIELDS[name]} for name in names},
             "sink": ({"kind": "mqtt", "topic": "out"},),
         })  # fmt: skip
-        self.link, self.clock = FakeLink(**link), HandClock()
+        self.link, self.clock = FakeLink(**link), clock or HandClock()
         self.lane = Lane(
             config, ready[bundle], folder=folder, state=folder, run_id="r", wall_ns=self.clock.wall_ns,
-            mono_ns=self.clock.mono_ns, link=self.link,
+            mono_ns=self.clock.mono_ns, link=self.link, clock_synchronised=lambda: True,
         )  # fmt: skip
         self.lane.start(type("Bell", (), {"set": lambda _: None})())
 
     def bring(self, second, **more):
         values = {"air_temperature": 20, "relative_humidity": 50, "station_pressure": 1000, "wind_speed": 2,
                   "solar_irradiance": 0}  # fmt: skip
+        more |= {"time_ns": self.clock.wall_ns(), "mono_ns": self.clock.mono_ns()}
         return self.link.bring("in/a", json.dumps({"time": 1_700_000_000 + second} | values).encode(), **more)
 
     @property
@@ -267,3 +268,94 @@ def test_a_line_of_qos_0_owes_no_acknowledgement(tmp_path, ready):
     assert rig.link.acknowledged == numbers
     assert (rig.samples["received"], rig.adds_up()) == (100, True)
     rig.lane.stop()
+
+
+def test_confirmed_answers_are_noted_before_a_restart_would_send_many_again(tmp_path, ready):
+    """The input has paused, and a long outbox drains: each confirmation changes no sample, and counts all the same."""
+    rig = Rig(tmp_path, ready, DEWPOINT, time=None)
+    for _ in range(2):
+        for second in range(60):
+            rig.bring(second)
+        rig.lane.turn()
+    for _ in range(5):
+        rig.link.confirm(20)
+        rig.lane.turn()
+    assert len(rig.link.published) == 120
+    rig.die()
+    again = Rig(tmp_path, ready, DEWPOINT, time=None, room=1000)
+    again.lane.turn()
+    assert len(again.link.published) == 20
+    again.lane.stop()
+
+
+@pytest.mark.parametrize("time", [TIME, None])
+def test_a_device_that_boots_in_1970_believes_its_clock_once_it_is_set(tmp_path, ready, time):
+    """A time service sets the clock while the line serves: no sample of today is ahead of 1970 any more."""
+    rig = Rig(tmp_path, ready, DEWPOINT, time=time, clock=HandClock(wall_ns=1_000_000_000))
+    rig.clock.step_wall(1_700_000_000)
+    rig.lane.tick()
+    rig.clock.advance(1)
+    rig.bring(1)
+    rig.lane.turn()
+    (answer,) = rig.link.published
+    assert json.loads(answer[1])["time"].startswith("2023-11-14T22:13:")
+    assert rig.samples["accepted"] == 1
+
+
+def test_a_clock_that_is_set_back_leaves_times_of_arrival_in_order(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT, time=None)
+    for _ in range(3):
+        rig.bring(1)
+        rig.lane.turn()
+        rig.clock.step_wall(-3600)
+        rig.lane.tick()
+        rig.clock.advance(1)
+    times = [json.loads(one[1])["time"] for one in rig.link.published]
+    assert len(times) == 3
+    assert times == sorted(times)
+    assert rig.samples["rejected"] == {}
+
+
+def test_a_clock_that_ran_ahead_is_believed_once_it_is_set_back(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT, time=TIME | {"when_bad": "arrival", "not_before": "2020-01-01T00:00:00Z"})
+    rig.clock.step_wall(1_700_000_000 - rig.clock.wall_ns() / 1e9)
+    rig.lane.tick()
+    rig.bring(-1_700_000_000)
+    rig.lane.turn()
+    (answer,) = rig.link.published
+    assert json.loads(answer[1])["time"].startswith("2023-11-14T22:13:")
+
+
+def test_a_line_that_was_idle_spills_nothing_at_its_first_answer(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.clock.advance(100)
+    rig.bring(0)
+    rig.lane.turn()
+    assert rig.link.acknowledged == []
+    rig.lane.stop()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_is_due_is_done_in_the_turn_it_wakes(tmp_path, ready, monkeypatch, is_full):
+    """Else the loop turns without a pause until the next second, and for as long as a disk is full."""
+    rig = Rig(tmp_path, ready, FROST)
+    for second in range(2):  # the second record is synced later
+        rig.bring(second * 3600)
+        rig.lane.turn()
+    assert rig.lane.due_ns() is not None
+    if is_full:
+        monkeypatch.setattr(Journal, "commit", _full)
+        monkeypatch.setattr(Journal, "compact", _full)
+        rig.bring(7200)
+        rig.lane.turn()
+    for _ in range(3):
+        rig.clock.advance(5)
+        rig.lane.turn()
+        due = rig.lane.due_ns()
+        assert due is None or due > rig.clock.mono_ns()
+        rig.lane.tick()
+    assert bool(rig.lane.trouble) is is_full
+
+
+def _full(*_):
+    raise JournalFull(subject="x", found="no space", expected="room", todo="free it")

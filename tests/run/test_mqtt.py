@@ -144,11 +144,32 @@ def test_ten_thousand_bad_ones_and_a_good_one(tmp_path, broker, protocol):
     assert samples["rejected"]["too_long"] == 1000
 
 
+def test_filters_that_overlap_bring_a_message_once(tmp_path, broker, protocol):
+    """Two filters of a line, those of two lines, and one that the session has of an earlier configuration."""
+    device(tmp_path, broker.port, protocol=protocol)
+    text = (tmp_path / "device.toml").read_text().replace(', time = { field = "time", format = "unix_s" }', "")
+    wide = text.replace('["in/+/reading"]', '["in/#", "in/north/+"]')
+    _, one_line = text.split("[[line]]")
+    second = one_line.replace('"dew"', '"second"').replace('{ kind = "mqtt" }', '{ kind = "mqtt", topic = "out2" }')
+    with Client(broker.port, OUT, STATUS) as client:
+        for content in (wide, text, f"{wide}[[line]]{second}"):
+            (tmp_path / "device.toml").write_text(content)
+            client.messages.clear()
+            with Program(tmp_path):
+                client.until(lambda: online(client), "the status")
+                client.publish("in/north/reading", reading(0))
+                client.until(lambda: client.payloads(OUT), "the answer")
+            assert len(client.payloads(OUT)) == 1
+    (path,) = tmp_path.glob("run/**/status.json")
+    books = [line["ledger"]["counts"]["samples"] for line in json.loads(path.read_text())["lines"]]
+    assert [book["received"] for book in books] == [1, 1]
+
+
 @pytest.mark.parametrize(("policy", "answers"), [("refuse", 0), ("accept", 1)])
 def test_what_the_broker_kept(tmp_path, broker, policy, answers, protocol):
     """influxdata/telegraf#10824, mr-manuel/venus-os_dbus-mqtt-grid#48: an old value taken for a new one at each start."""
-    line = "max_age_s = 1e9" if policy == "accept" else ""
-    device(tmp_path, broker.port, source=f', retained = "{policy}"', protocol=protocol, line=line)
+    age = "max_age_s = 1e9" if policy == "accept" else ""
+    device(tmp_path, broker.port, source=f', retained = "{policy}"', protocol=protocol, line=age)
     with Client(broker.port, OUT, STATUS) as client:
         client.publish("in/a/reading", reading(0), retain=True)
         for start in range(2):
@@ -260,7 +281,19 @@ REFUSALS = {
     ),
     "a circle": (
         {"sink": ', topic = "in/x/reading"'},
-        "line dew, sink: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes; expected",
+        "line dew, sink mqtt in/x/reading: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes",
+    ),
+    "a circle of the status": (
+        {"broker": ', status_topic = "in/x/reading"'},
+        "broker.status_topic: found topic 'in/x/reading', which source topic 'in/+/reading' of line dew takes; expected",
+    ),
+    "answers over the status": (
+        {"sink": ', topic = "edge/pump-7/status"'},
+        "line dew, sink mqtt edge/pump-7/status: found topic 'edge/pump-7/status', where the status stands; expected",
+    ),
+    "a name that no certificate has": (
+        {"broker": ', tls = { server_name = ".example" }'},
+        "broker.tls.server_name, or broker.host: found '.example': ",
     ),
     "no certificate": (
         {"broker": ', tls = { ca = "none.pem" }'},

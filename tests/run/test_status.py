@@ -71,7 +71,7 @@ def test_a_living_device_is_described(args, tmp_path, capsys):
         "  source       It reads /dev/ttyUSB0. Opened again 2 times.\n"
         "  samples      10 received = 8 accepted + 0 duplicate + 2 rejected (1 missing, 1 not_finite) + 0 dropped"
         " + 0 pending\n"
-        "  answers      5 due = 4 published + 0 refused + 0 dropped + 1 pending\n"
+        "  answers      5 due = 4 published + 0 refused + 0 suppressed + 0 dropped + 1 pending\n"
         "  last answer  2025-01-28T23:00:00Z\n"
         "  sink stdout: It is taking answers.\n"
         "  journal      1234 bytes\n"
