@@ -50,7 +50,8 @@ READ_AHEAD_BYTES: Final = 8 << 20
 """What inboxes may hold before the socket is no longer read."""
 UNSENT_BYTES: Final = 1 << 20
 """What may wait for the system to take; beyond it nothing more is published."""
-FAREWELL_NS: Final = 2 * NS
+FAREWELL_NS: Final = NS
+"""With what a stop waits for before it (`run.loop.SETTLE_NS`) this stays below 3 s, whatever the broker does."""
 _FAREWELL_STEP_S: Final = 0.05
 _REFUSED: Final = 0x80
 _TAKEN_OVER: Final = 0x8E
