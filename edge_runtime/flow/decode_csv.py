@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
@@ -49,6 +50,7 @@ class CsvDecoder:
         self._columns: tuple[str, ...] | None = None
         self._count = 0
         self._assemble: Assemble | None = None
+        self._assemble_plain: Assemble | None = None
         if decode.columns != "header":
             self._bind_fixed(decode.columns)
 
@@ -75,7 +77,9 @@ class CsvDecoder:
             return self._not_a_row(text, self._wrong_count(text))
         if cells[0] == self._columns[0] and self._is_header(cells):  # the names of a spectrum's columns are numbers
             return None
-        result = self._assemble(cells)
+        # What makes a cell no number although float() would take it is looked for once a row, not once a cell.
+        is_plain = self._assemble_plain is not None and text.isascii() and "_" not in text
+        result = self._assemble_plain(cells) if is_plain else self._assemble(cells)  # type: ignore[misc] # is_plain says it
         return result if type(result) is Reading else self._not_a_row(text, result)  # type: ignore[arg-type]
 
     @property
@@ -101,7 +105,7 @@ class CsvDecoder:
 
     def _bind(self, columns: tuple[str, ...]) -> Rejection | None:
         """Bind by name, or say what is wrong and leave nothing bound: half a binding would mix up columns."""
-        self._columns = self._assemble = None
+        self._columns = self._assemble = self._assemble_plain = None
         index = {name: place for place, name in enumerate(columns)}
         for field, purpose in self._fields.items():
             if columns.count(field) == 1:
@@ -128,9 +132,11 @@ class CsvDecoder:
             columns_of=lambda field, count: itemgetter(slice(index[field], index[field] + count)),
             hint=_hint,
         )
-        self._assemble = make_assemble(
-            self._decode, self._channels, lambda field: itemgetter(index[field]), conversions, self._files
-        )
+        made_with = partial(make_assemble, self._decode, self._channels, lambda field: itemgetter(index[field]))
+        self._assemble = made_with(conversions, self._files)
+        if self._decode.decimal == ".":
+            plain = conversions._replace(number=_make_plain_number(self._decode.missing))
+            self._assemble_plain = made_with(plain, self._files)
         self._columns = columns
         return None
 
@@ -218,6 +224,17 @@ def make_number(missing_texts: Sequence[str], decimal: DecimalMark) -> Callable[
                 raise ValueError
             cell = cell.replace(",", ".")
         return float(cell)
+
+    return number
+
+
+def _make_plain_number(missing_texts: Sequence[str]) -> Callable[[str], float | None]:
+    """Do the same for a cell in ASCII without an underscore, with a decimal point."""
+    missing = frozenset(text.strip() for text in missing_texts)
+
+    def number(raw: str) -> float | None:
+        cell = raw.strip()
+        return None if cell in missing else float(cell)
 
     return number
 

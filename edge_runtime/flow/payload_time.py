@@ -102,6 +102,9 @@ def _make_iso(utc_offset_minutes: int | None) -> Callable[[object], int]:
     without_fraction = len("2025-01-28T00:00:00Z")
 
     def read(value: object) -> int:
+        # What most senders write, and nothing else is as long with these two in their places.
+        if type(value) is str and len(value) == without_fraction and value[10] == "T" and value[-1] == "Z":
+            return _unix_ns(parse(value))
         text = _text(value)
         if not _DATE_AND_TIME.match(text):
             text = text.upper()  # RFC 3339 allows "t" and "z"; fromisoformat alone would take any character for "T"

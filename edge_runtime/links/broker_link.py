@@ -47,7 +47,8 @@ READ_AHEAD_BYTES: Final = 8 << 20
 """What inboxes may hold before the socket is no longer read."""
 UNSENT_BYTES: Final = 1 << 20
 """What may wait for the system to take; beyond it nothing more is published."""
-FAREWELL_NS: Final = 2 * NS
+FAREWELL_NS: Final = NS
+"""With what a stop waits for before it (`run.loop.SETTLE_NS`) this stays below 3 s, whatever the broker does."""
 _FAREWELL_STEP_S: Final = 0.05
 _OVERHEAD_BYTES: Final = 16  # of a PUBLISH beside topic and payload: header, length, id, properties
 
@@ -110,7 +111,9 @@ class BrokerLink:
         self._keepalive_ns = target.keepalive_s * NS
         self._pinged = False
         self._stamp = (0, 0)
-        self._unacked: deque[list[int]] = deque()  # [packet id, how many inboxes have not said that it is done]
+        # [packet id, how many inboxes have not said that it is done, which message of QoS 1 it is on this connection]
+        self._unacked: deque[list[int]] = deque()
+        self._delivered = 0
         self._by_id: dict[int, list[int]] = {}
         self._flights: dict[int, _Flight] = {}
         self._unsent: deque[int] = deque()
@@ -214,6 +217,15 @@ class BrokerLink:
         packet_id = self._dialect.publish(topic, payload, qos=1, retain=retain)
         flight = self._flights[packet_id] = _Flight(topic, payload, retain, Sent())
         return flight.sent
+
+    def may_take(self, message: Message) -> bool:
+        """Whether it is among the oldest ``receive_maximum`` that are not acknowledged; see the port.
+
+        Acknowledgements go in order: behind a line that waits for its sink another would take a whole queue, which after
+        a loss came again, and was more than a line knows again. The oldest may always be taken, so nobody waits for ever.
+        """
+        delivery = self._by_id.get(message.packet_id) if message.connection == self._connection else None
+        return delivery is None or delivery[2] - self._unacked[0][2] < self._target.receive_maximum
 
     def acknowledge(self, message: Message) -> None:
         """Say that a message's effect is durable."""
@@ -360,7 +372,8 @@ class BrokerLink:
             wanted = self._wanted(topic)
         inboxes = [inbox for inbox, number in wanted if not by or number in by]
         if packet_id:
-            delivery = [packet_id, max(1, len(inboxes))]
+            self._delivered += 1
+            delivery = [packet_id, max(1, len(inboxes)), self._delivered]
             self._unacked.append(delivery)
             self._by_id[packet_id] = delivery
         for inbox in inboxes:

@@ -59,6 +59,11 @@ class Inbox:
         self._messages.append(message)
         self.bytes += size
 
+    @property
+    def oldest(self) -> Message | None:
+        """What ``take`` would give; None where none waits."""
+        return self._messages[0] if self._messages else None
+
     def take(self) -> Message:
         """Give the oldest; raises IndexError where none waits."""
         message = self._messages.popleft()
@@ -130,6 +135,9 @@ class MqttLink(Protocol):
 
     def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> Sent | None:
         """Send one; None where that has to wait. Raises TooLarge."""
+
+    def may_take(self, message: Message) -> bool:
+        """Whether the broker has been told of all but ``receive_maximum`` messages before this one, of whatever line."""
 
     def acknowledge(self, message: Message) -> None:
         """Say that a message's effect is durable; nothing where its connection is gone."""

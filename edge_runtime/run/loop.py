@@ -9,7 +9,7 @@ from edge_runtime.run.lane import Lane
 from edge_runtime.run.waker import Waker
 
 TICK_NS: Final = 1_000_000_000
-SETTLE_NS: Final = 2_000_000_000
+SETTLE_NS: Final = 1_500_000_000
 """How long a stop waits for sinks to confirm what is on its way to them; what they do not goes again at the next start."""
 
 

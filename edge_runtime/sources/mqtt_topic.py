@@ -34,7 +34,10 @@ class MqttTopicSource:
     @property
     def waiting(self) -> bool:
         """Whether ``take`` would give something at once."""
-        return bool(self._inbox) and not self._stopped and len(self._given) < self._link.receive_maximum
+        if self._stopped or len(self._given) >= self._link.receive_maximum:
+            return False
+        oldest = self._inbox.oldest
+        return oldest is not None and self._link.may_take(oldest)
 
     @property
     def reopened(self) -> int:

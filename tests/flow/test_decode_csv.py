@@ -226,3 +226,13 @@ def test_sentinels_and_the_texts_that_mean_nothing_stand_side_by_side() -> None:
 def test_a_cell_is_a_text_anyway() -> None:
     with pytest.raises(ConfigurationError, match=r"'numeric_text'; expected 'number' in csv"):
         make_decoder(CsvDecode(format="csv", columns=("t",)), {"t": ChannelBinding(field="t", read="numeric_text")})
+
+
+@given(st.text(st.sampled_from("0123456789.eE+-_ naifINFty٣½\xa0"), max_size=8))
+def test_a_plain_row_is_read_as_a_row_with_an_underscore_is(cell: str) -> None:
+    """A row without one takes the short way, in which underscore and other scripts are not looked for in each cell."""
+    decode = CsvDecode(format="csv", columns=("a", "note"), missing=("", "nan", "-99"), carry=("note",))
+    decoder = make_decoder(decode, {"a": ChannelBinding(field="a")})
+    found = [decoder.decode(f"{cell},{note}".encode()) for note in ("x", "_")]
+    values = [one.values[0] if isinstance(one, Reading) else type(one) for one in found]
+    assert repr(values[0]) == repr(values[1])

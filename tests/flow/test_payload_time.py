@@ -163,3 +163,15 @@ def test_by_declared_policy_a_bad_time_is_that_of_arrival(value: object) -> None
     )
     assert make_time_reader(time, ".")(value) is None
     assert make_time_reader(time, ".")("2025-01-28T12:00:00") == NOON
+
+
+@given(
+    st.from_regex(r"[-0-9W:]{10}T[0-9:.Z+-]{8}Z", fullmatch=True)
+    | st.integers(-8_000_000_000, 9_000_000_000).map(
+        lambda second: f"{dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=second):%Y-%m-%dT%H:%M:%S}Z"
+    )
+)
+def test_the_usual_spelling_is_read_as_the_others_are(text: str) -> None:
+    read = make_time_reader(TimeField(field="t", format="iso8601"), ".")
+    usual, other = read(text), read(f" {text}")
+    assert usual == other or (isinstance(usual, Rejection) and isinstance(other, Rejection))

@@ -31,6 +31,8 @@ from edge_runtime.links.mqtt5_link import Mqtt5
 from edge_runtime.links.mqtt_dialect import Target
 from edge_runtime.links.mqtt_port import INBOX_BYTES, TooLarge
 from edge_runtime.links.stream_socket import StreamSocket
+from edge_runtime.sources.mqtt_topic import MqttTopicSource
+from edge_runtime.spec.source import MqttSource
 from tests.rig.broker import free_port
 from tests.rig.clock import HandClock
 from tests.rig.fake_broker import FakeBroker
@@ -743,3 +745,28 @@ def test_a_broker_that_says_why_it_parts_is_no_rival_and_not_stormed(rig):
         if turn < 2:
             rig.clock.advance(1.1)
     assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 == 5.0
+
+
+def test_behind_a_line_that_waits_another_takes_no_more_than_is_known_again():
+    """Acknowledgements leave in order; mosquitto 2.0.11 sends a whole queue whatever receive maximum it was told."""
+    with FakeBroker() as broker:
+        rig = Rig(broker, None)
+        slow, quick = (MqttTopicSource(MqttSource(topics=(topic,)), rig.link) for topic in ("a", "b"))
+        rig.welcomed()
+        broker.send(sample(1, topic="a"), *(sample(number, topic="b") for number in range(2, 102)))
+        rig.until(lambda: rig.link._delivered == 101, "all of them")
+        (held,) = slow.take()
+        taken = 0
+        for _ in range(5):
+            chunks = quick.take()
+            taken += len(chunks)
+            quick.acknowledge(taken)
+        assert taken == 19
+        assert quick.due_ns() is None
+        slow.acknowledge(held.position)
+        while chunks := quick.take():
+            taken += len(chunks)
+            quick.acknowledge(taken)
+        assert taken == 100
+        assert len(rig.heard(PubAckPacket, 101)) == 101
+        rig.close()

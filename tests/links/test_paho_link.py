@@ -11,6 +11,8 @@ from edge_runtime.links import paho_link
 from edge_runtime.links.broker_link import READ_AHEAD_BYTES
 from edge_runtime.links.mqtt5_link import Mqtt5
 from edge_runtime.links.paho_link import Mqtt311, _Wire
+from edge_runtime.sources.mqtt_topic import MqttTopicSource
+from edge_runtime.spec.source import MqttSource
 from tests.links.test_mqtt5_link import SECRET, Rig
 from tests.rig.fake_broker import FakeBroker
 
@@ -202,6 +204,29 @@ def test_each_line_takes_every_copy_that_its_filters_take():
         broker.send(sample(1), sample(2, topic=b"in/a/b"), sample(3, topic=b"in/b"))
         rig.until(lambda: len(rig.inbox) == 3, "the last")
         assert [other.take().packet_id for _ in range(len(other))] == [1, 3]
+        rig.close()
+
+
+def test_behind_a_line_that_waits_another_takes_no_more_than_is_known_again():
+    """The version lets nobody limit what the broker sends ahead, so this is all there is."""
+    with FakeBroker() as broker:
+        rig = OldRig(broker, None)
+        slow, quick = (MqttTopicSource(MqttSource(topics=(topic,)), rig.link) for topic in ("a", "b"))
+        rig.old_welcomed()
+        broker.send(sample(1, topic=b"a"), *(sample(one, topic=b"b") for one in range(2, 102)))
+        rig.until(lambda: rig.link._delivered == 101, "all of them")
+        (held,) = slow.take()
+        taken = 0
+        for _ in range(5):
+            taken += len(quick.take())
+            quick.acknowledge(taken)
+        assert taken == 19
+        slow.acknowledge(held.position)
+        while chunks := quick.take():
+            taken += len(chunks)
+            quick.acknowledge(taken)
+        assert taken == 100
+        assert len(rig.packet(PUBACK, 101)) == 101
         rig.close()
 
 

@@ -65,6 +65,10 @@ class FakeLink:
         self.published.append((topic, payload, sent))
         return sent
 
+    def may_take(self, message: Message) -> bool:  # noqa: ARG002 -- the port's
+        """Always."""
+        return True
+
     def acknowledge(self, message: Message) -> None:
         """Note it."""
         self.acknowledged.append(message.packet_id)

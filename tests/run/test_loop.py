@@ -3,8 +3,9 @@
 import time
 from types import SimpleNamespace
 
+from edge_runtime.links.broker_link import FAREWELL_NS
 from edge_runtime.run import loop as module
-from edge_runtime.run.loop import Loop
+from edge_runtime.run.loop import SETTLE_NS, Loop
 
 
 class Lane:
@@ -92,3 +93,8 @@ def test_a_stop_before_the_start_is_kept():
     loop.stop()
     loop.run()
     assert "tick" not in log
+
+
+def test_a_stop_takes_less_than_three_seconds_whatever_the_broker_does():
+    """A broker that hangs is waited for twice: for the answers on their way, and for the farewell."""
+    assert SETTLE_NS + FAREWELL_NS <= 2_500_000_000
