@@ -131,7 +131,7 @@ class Lane:
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
         self._flowed_ns = 0
-        self._unkept, self._kept_samples, self._kept_gone = False, 0, 0
+        self._unkept, self._kept_samples, self._kept_gone, self._kept_added = False, 0, 0, 0
 
     def start(self, wake: Wake) -> None:
         """Take over what the journal kept, then open the source where that left off."""
@@ -156,7 +156,7 @@ class Lane:
         # What a sink confirms later than in the turn that brought it is kept with the next sample, or by the clock.
         self._unkept = (self._send() and not changed) or self._unkept or (changed and self._is_stateless)
         self._make_room()
-        if self._unkept and (self._must_spill() if self._is_stateless else self._must_note()):
+        if self._unkept and (self._must_note() or (self._is_stateless and self._must_spill())):
             self._keep()
         self._acknowledge()
         self._sync()
@@ -342,7 +342,8 @@ class Lane:
 
     def _keep(self) -> None:
         """Bring what changed into the journal in one transaction, before any answer of it leaves."""
-        self._unkept, self._kept_samples, self._kept_gone = False, self.line.ledger.received, self._outbox.gone
+        self._unkept, self._kept_samples = False, self.line.ledger.received
+        self._note_outbox()
         record = self.line.take_changes() | self._outbox.take_changes() | self._place()
         if self._journal is None or self._stale:
             return  # without a journal they must not pile up; after a hole only a snapshot is worth writing
@@ -379,8 +380,12 @@ class Lane:
             self.source.acknowledge(settled)
 
     def _must_note(self) -> bool:
-        """Whether so many answers have gone that a restart would send too many of them again."""
-        return self._outbox.gone - self._kept_gone >= UNKEPT_ANSWERS
+        """Whether so many answers have gone that the journal has as waiting: a restart would send them again."""
+        return min(self._outbox.gone, self._kept_added) - self._kept_gone >= UNKEPT_ANSWERS
+
+    def _note_outbox(self) -> None:
+        """Remember what the journal knows of the outbox: which answers it has, and which of them it has as gone."""
+        self._kept_gone, self._kept_added = self._outbox.gone, self._outbox.added
 
     def _must_spill(self) -> bool:
         if self.line.ledger.received - self._kept_samples >= UNKEPT_SAMPLES:
@@ -436,6 +441,7 @@ class Lane:
         orphans = self._outbox.restore(whole, last["sinks"])
         if orphans:
             self.line.ledger.answers_dropped["sink_removed"] += orphans
+        self._note_outbox()
 
     def _open_journal(self, config: LineConfig, state: Path) -> Journal | None:
         enabled = config.journal.enabled

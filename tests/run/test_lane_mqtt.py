@@ -270,22 +270,34 @@ def test_a_line_of_qos_0_owes_no_acknowledgement(tmp_path, ready):
     rig.lane.stop()
 
 
-def test_confirmed_answers_are_noted_before_a_restart_would_send_many_again(tmp_path, ready):
-    """The input has paused, and a long outbox drains: each confirmation changes no sample, and counts all the same."""
-    rig = Rig(tmp_path, ready, DEWPOINT, time=None)
-    for _ in range(2):
+@pytest.mark.parametrize("time", [None, TIME])
+def test_confirmed_answers_are_noted_before_a_restart_would_send_many_again(tmp_path, ready, time):
+    """The input has paused, and a long outbox drains: each confirmation changes no sample, and counts all the same.
+
+    With a time of its own a sample leaves no trace, and its answer is in the journal only once it was spilled.
+    """
+    rig = Rig(tmp_path, ready, DEWPOINT, time=time)
+    for turn in range(2):
         for second in range(60):
-            rig.bring(second)
+            rig.bring(60 * turn + second)
+        rig.lane.turn()
+        rig.clock.advance(SPILL_NS / 1e9)
         rig.lane.turn()
     for _ in range(5):
         rig.link.confirm(20)
         rig.lane.turn()
     assert len(rig.link.published) == 120
     rig.die()
-    again = Rig(tmp_path, ready, DEWPOINT, time=None, room=1000)
+    again = Rig(tmp_path, ready, DEWPOINT, time=time, room=1000)
     again.lane.turn()
     assert len(again.link.published) == 20
-    again.lane.stop()
+    again.link.confirm(20)
+    again.lane.turn()
+    again.die()
+    third = Rig(tmp_path, ready, DEWPOINT, time=time)
+    third.lane.turn()
+    assert third.link.published == []
+    third.lane.stop()
 
 
 @pytest.mark.parametrize("time", [TIME, None])
