@@ -33,7 +33,7 @@ class Turning:
         self._door = WebsocketDoor(port) if self.over_websockets else None
         port = port if self._door is None else self._door.port
         target = Target(
-            host="localhost" if tls else "127.0.0.1", port=port, client_id=client_id, user=user,
+            host="127.0.0.1", port=port, client_id=client_id, user=user,
             password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=3600, receive_maximum=20,
             max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status", will=b"lost",
             websocket_path=path if self._door is None else "/mqtt",
@@ -319,7 +319,7 @@ def test_websockets_behind_tls(tmp_path, broker):
         sent = turning.link.publish("in/a", b"x" * 60_000, qos=1, retain=False)
         turning.until(lambda: sent.done, "a confirmation")
         assert turning.take(1) == [b"x" * 60_000]
-        assert f"Origin: https://localhost:{door.port}" in door.requests[0]
+        assert f"Origin: https://127.0.0.1:{door.port}" in door.requests[0]
 
 
 @pytest.mark.parametrize("dialect", ["3.1.1"], indirect=True)

@@ -25,11 +25,12 @@ def test_a_nul_is_a_mistake_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal hangs up there")
 def test_a_terminal_that_goes_away_stops_in_order_unless_a_parent_said_not_to() -> None:
-    with StopSignals() as signals:
-        signal.raise_signal(signal.SIGHUP)
-        assert signals.exit_code == 128 + signal.SIGHUP
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     try:
+        with StopSignals() as signals:
+            signal.raise_signal(signal.SIGHUP)
+            assert signals.exit_code == 128 + signal.SIGHUP
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with StopSignals() as signals:
             signal.raise_signal(signal.SIGHUP)
             assert not signals.number
