@@ -229,7 +229,7 @@ COMMANDS: Final = (
     ),
     Command(
         "record",
-        "write a line's raw bytes with their arrival times, for `replay`",
+        "write a line's raw bytes or messages with their arrival times, for `replay`",
         "edge-runtime record --config device.toml --line frost --out frost.rec --seconds 60",
         "edge_runtime.run.record",
         (

@@ -89,8 +89,12 @@ class CsvDecoder(Decoder):
         return self._columns
 
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Take up a header of a former run; a fixed list, or a header that lacks a bound field, is left as it is."""
-        if self._decode.columns == "header" and columns is not None:
+        """Take up a header of a former run, or wait for one; with a fixed list nothing is done."""
+        if self._decode.columns != "header":
+            return
+        if columns is None:
+            self._columns = self._assemble = self._assemble_plain = None
+        else:
             self._bind(columns)
 
     def _bind_fixed(self, columns: tuple[str, ...]) -> None:

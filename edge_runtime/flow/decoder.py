@@ -21,5 +21,5 @@ class Decoder(Protocol):
         return None
 
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:  # noqa: ARG002 -- CSV alone has any
-        """Take up the columns of a former run; ignored where they are fixed or lack a bound field."""
+        """Take up the columns of a former run, or with ``None`` wait for a header; ignored where they are fixed."""
         return  # a body, so that it counts as a default

@@ -145,6 +145,13 @@ class Line:
         for frame in self.framing.feed(data):
             self.feed_frame(frame, arrival_ns, mono_ns, stream)
 
+    def begin(self) -> None:
+        """Forget what is held of an unfinished frame, and its header: a stream begins that has its own."""
+        if self.framing is not None:
+            self.framing.restore(discarding=False)
+        if self._decoder is not None:
+            self._decoder.restore_columns(None)
+
     def finish(self, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Take the last frame of an input that ended without a line end."""
         if self.framing is not None:

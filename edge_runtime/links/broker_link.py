@@ -244,24 +244,28 @@ class BrokerLink:
         self._announcement, self._announced = make, None
         self._publish_announcement()
 
-    def close(self, farewell: bytes) -> None:
+    def close(self, farewell: bytes | None) -> None:
         """Leave ``farewell``, see that the broker has it, and part."""
         if self._closed:
             return
         self._closed = True
         if self.is_up:
-            self.announce(lambda: farewell)
-            deadline = self._mono_ns() + FAREWELL_NS
-            self.send()
-            while self.is_up and not (self._announced is not None and (self._announced.done or self._untold)):
-                if self._mono_ns() >= deadline or self._stream is None:
-                    break
-                self._stream.wait(_FAREWELL_STEP_S)
-                self.receive()
-                self.send()
+            if farewell is not None:
+                self._say_farewell(farewell)
             self._part(NORMAL)
         self._drop_stream()
         self._status = "closed"
+
+    def _say_farewell(self, farewell: bytes) -> None:
+        self.announce(lambda: farewell)
+        deadline = self._mono_ns() + FAREWELL_NS
+        self.send()
+        while self.is_up and not (self._announced is not None and (self._announced.done or self._untold)):
+            if self._mono_ns() >= deadline or self._stream is None:
+                break
+            self._stream.wait(_FAREWELL_STEP_S)
+            self.receive()
+            self.send()
 
     # Turning.
 

@@ -44,12 +44,15 @@ class Mqtt5:
         target = self._target
         self._rest = b""
         self._is_welcome = False
+        will = None
+        if target.will is not None:
+            will = Will(target.status_topic, payload=target.will, qos=QoS.AT_LEAST_ONCE, retain=True)
         packet = ConnectPacket(
             target.client_id,
             username=target.user,
             password=target.password(),
             clean_start=False,
-            will=Will(target.status_topic, payload=target.will, qos=QoS.AT_LEAST_ONCE, retain=True),
+            will=will,
             keep_alive=target.keepalive_s,
             session_expiry_interval=target.session_expiry_s,
             receive_max=target.receive_maximum,

@@ -18,7 +18,8 @@ NORMAL = 0x00
 class Target(NamedTuple):
     """Which broker, as whom, on what terms; see `spec.broker.BrokerConfig`. ``password`` is never shown or logged.
 
-    ``websocket_path`` is None where MQTT goes over TCP itself.
+    ``websocket_path`` is None where MQTT goes over TCP itself. Without a ``will`` nothing is told of us on the status
+    topic, and with ``session_expiry_s`` 0 the broker keeps nothing of us: so a second client looks on.
     """
 
     host: str
@@ -33,7 +34,7 @@ class Target(NamedTuple):
     max_packet_bytes: int
     reconnect_max_s: float
     status_topic: str
-    will: bytes
+    will: bytes | None
     websocket_path: str | None = None
 
 

@@ -148,5 +148,5 @@ class MqttLink(Protocol):
     def status(self) -> str:
         """One plain sentence."""
 
-    def close(self, farewell: bytes) -> None:
-        """Leave ``farewell`` on the status topic, see that the broker has it, and part. Idempotent, never raises."""
+    def close(self, farewell: bytes | None) -> None:
+        """Leave ``farewell``, if any, on the status topic, see that the broker has it, part. Idempotent, never raises."""

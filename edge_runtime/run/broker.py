@@ -7,7 +7,8 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
 
 from pydantic_core import to_json
 
@@ -20,6 +21,9 @@ from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import MqttTopic
 from edge_runtime.spec.source import MqttSource
 from edge_runtime.spec.topic import filled, matches
+
+if TYPE_CHECKING:
+    from edge_runtime.links.broker_link import BrokerLink
 
 PORTS: Final = {
     ("tcp", False): 1883,
@@ -42,8 +46,27 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
     if broker is None:
         return None
     _refuse_circles(loaded, broker)
+    target = _target(loaded, broker, broker.client_id or default_client_id(state))
+    return _link(broker, target._replace(will=offline(run_id, "the connection was lost")))
+
+
+def open_onlooker(loaded: LoadedConfig, broker: BrokerConfig) -> "BrokerLink":
+    """A second client of the same broker, not yet started: it tells nothing of itself, and nothing is kept for it.
+
+    Its client id is the configured one and some letters more, or all chance: it takes over no session, but where the
+    broker makes the id of the user. Raises ConfigurationError as ``open_link`` does.
+    """
+    client_id = f"{broker.client_id or 'edge'}{token_hex(4 if broker.client_id else 8)}"
+    return _link(broker, _target(loaded, broker, client_id)._replace(session_expiry_s=0))
+
+
+def _link(broker: BrokerConfig, target: Target) -> "BrokerLink":
     from edge_runtime.links.broker_link import BrokerLink  # noqa: PLC0415 -- for those who have a broker
 
+    return BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+
+
+def _target(loaded: LoadedConfig, broker: BrokerConfig, client_id: str) -> Target:
     password = _password(loaded, broker)
     tls = None
     if broker.tls is not None:
@@ -52,10 +75,10 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         names = (broker.tls.ca, broker.tls.certificate, broker.tls.key)
         ca, certificate, key = (None if one is None else loaded.resolve(one) for one in names)
         tls = Tls(broker.tls.server_name or broker.host, ca=ca, certificate=certificate, key=key)
-    target = Target(
+    return Target(
         host=broker.host,
         port=broker.port or PORTS[broker.transport, tls is not None],
-        client_id=broker.client_id or default_client_id(state),
+        client_id=client_id,
         user=broker.user,
         password=password or (lambda: None),
         tls=tls,
@@ -65,10 +88,9 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         max_packet_bytes=broker.max_packet_bytes,
         reconnect_max_s=broker.reconnect_max_s,
         status_topic=filled(broker.status_topic, device=device_name(broker)),
-        will=offline(run_id, "the connection was lost"),
+        will=None,
         websocket_path=broker.path if broker.transport == "websockets" else None,
     )
-    return BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
 
 
 def dialects(broker: BrokerConfig) -> tuple[Callable[[Target, Caller], Dialect], ...]:

@@ -7,7 +7,7 @@ from typing import BinaryIO, Final, NamedTuple
 from pydantic_core import from_json, to_json
 
 from edge_runtime.flow.framing import Framer
-from edge_runtime.flow.recording import MAGIC, RecordingError, RecordingReader
+from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC, RecordingError, RecordingReader
 from edge_runtime.spec.reading import Damaged, Rejection
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -28,12 +28,13 @@ def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Paylo
     """Every payload of a capture, told by its first line.
 
     A recording of `edge-runtime record`, and anything that is none of the two below, goes through ``framer``, the
-    line's own. A line of ``mosquitto_sub -F '%j'`` (or ``'%J'``) is one message. Where the line's payloads are not text
-    (``is_text``), a line of hexadecimal digits, as ``mosquitto_sub -F '%x'`` writes it, is one message too.
+    line's own; a message in it is one frame. A line of ``mosquitto_sub -F '%j'`` (or ``'%J'``) is one message. Where the
+    line's payloads are not text (``is_text``), a line of hexadecimal digits, as ``mosquitto_sub -F '%x'`` writes it, is
+    one message too.
     """
     first = file.readline()
-    if first == MAGIC:
-        return _recorded(first, file, framer)
+    if first in {MAGIC, MESSAGES_MAGIC}:
+        return _recorded(first, file, framer, is_text=is_text)
     if _is_capture(first):
         return (_captured(line) for line in _all(first, file) if line.strip())
     if not is_text and _hexadecimal(first) is not None:
@@ -54,15 +55,19 @@ def _framed(first: bytes, file: BinaryIO, framer: Framer) -> Iterator[Payload]:
     yield from map(Payload, framer.flush())
 
 
-def _recorded(first: bytes, file: BinaryIO, framer: Framer) -> Iterator[Payload]:
+def _recorded(first: bytes, file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Payload]:
     reader, chunk = RecordingReader(), first
     try:
         while chunk:
-            for time_ns, data in reader.feed(chunk):
-                if not data:  # a connection began: what follows may start in the middle of a frame
-                    framer.restore(discarding=True)
-                for frame in framer.feed(data):
-                    yield Payload(frame, arrival_ns=time_ns)
+            for record in reader.feed(chunk):
+                if record.topic:
+                    frame = record.data.rstrip(b"\r\n") if is_text else record.data
+                    yield Payload(frame, record.topic, record.time_ns, record.retained)
+                    continue
+                if not record.data:  # a stream began: if it is not whole, with the rest of a frame
+                    framer.restore(discarding=not record.anew)
+                for one in framer.feed(record.data):
+                    yield Payload(one, arrival_ns=record.time_ns)
             chunk = file.read(_CHUNK_BYTES)
         reader.feed(b"")
     except RecordingError as error:

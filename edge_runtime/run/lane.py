@@ -26,7 +26,6 @@ from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source, Wake
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
-from edge_runtime.spec.source import MqttSource
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
@@ -54,7 +53,8 @@ class Lane:
 
     ``turn`` takes what waits, answers it, keeps it and sends it, and says whether there was anything to do; ``due_ns``
     is when, on the monotonic clock, the next turn is owed without new input. ``first_refusals`` holds by reason the first
-    sample or window that was refused since this start.
+    sample or window that was refused since this start. ``source`` stands in for the one of ``config``, whose frames it
+    gives.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        source: Source | None = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -77,7 +78,9 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
+        self.source: Source = source or make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link
+        )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
@@ -86,7 +89,7 @@ class Lane:
             model=ready.model,
             contract=Contract(channels, bound),
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
-            if isinstance(config.source, MqttSource)
+            if config.takes_messages
             else make_framing(config.framing, config.decode.encoding),
             decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
@@ -310,16 +313,20 @@ class Lane:
         if framing is not None and (chunk.fresh or chunk.lost_before):
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
             framing.restore(discarding=True)
+        if chunk.anew:
+            self.line.begin()
         self._lost_bytes += chunk.lost_before
         self._seen_bytes += len(chunk.data)
         if not self.line.ledger.accepted:
             self._seen_text = printable_share(chunk.data)
         accepted = self.line.ledger.accepted
+        arrival_ns, mono_ns = chunk.time_ns, None
         if self._ages:
-            arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
-            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
-        else:
-            self.line.feed(chunk.data, chunk.time_ns, None)
+            mono_ns = chunk.mono_ns
+            arrival_ns = arrival_ns if self._brings_time else mono_ns + self._offset_ns
+        self.line.feed(chunk.data, arrival_ns, mono_ns, chunk.stream)
+        if chunk.ends:
+            self.line.finish(arrival_ns, mono_ns)
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
 

@@ -1,4 +1,7 @@
-"""The `record` command: writes what one line's source delivers, byte for byte with its times; it decodes nothing."""
+"""The `record` command: writes what one line's source delivers, byte for byte with its times; it decodes nothing.
+
+Messages it takes as a client of its own, beside the one that serves: neither takes anything from the other.
+"""
 
 import os
 import signal
@@ -12,30 +15,32 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from edge_runtime.errors import DeviceError, UsageError
-from edge_runtime.flow.recording import MAGIC, encode_chunk
+from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC, Record, encode_chunk, encode_message
+from edge_runtime.links.mqtt_port import MqttLink
+from edge_runtime.run.broker import open_onlooker, with_topics
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.stop_signals import stop_signals
+from edge_runtime.run.waker import Waker
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
-from edge_runtime.spec.source import MqttSource
 
 SYNC_NS = 1_000_000_000
 """What a power cut may cost: one second. The file only grows, so whatever is on disk is a recording."""
 
 
 class Recorded(NamedTuple):
-    """How much was recorded, in chunks and bytes, and how many bytes a full queue lost."""
+    """How much was recorded, in chunks and bytes, and how many bytes a full queue lost; of messages, how many of those."""
 
     chunks: int
     data_bytes: int
-    lost_bytes: int
+    lost: int
 
 
 class RecordingFile:
-    """An open recording; writes go on at its end only. Makes the file, and refuses one that is there."""
+    """An open recording, of ``messages`` or of bytes; writes go on at its end only. Makes the file, refuses one that is there."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, messages: bool = False) -> None:
         self.name = "standard output" if path is None else str(path)
         try:
             # Unbuffered, so that a full disk is met by the write it concerns and never by the close.
@@ -49,7 +54,7 @@ class RecordingFile:
             ) from error
         except OSError as error:
             raise self._failed(error) from error
-        self._put(MAGIC)
+        self._put(MESSAGES_MAGIC if messages else MAGIC)
         self.sync()
 
     def __enter__(self) -> Self:
@@ -59,9 +64,18 @@ class RecordingFile:
         self.close()
 
     def write(self, chunk: Chunk) -> None:
-        """Append one chunk, marked where a connection began or bytes are missing. Raises DeviceError."""
-        mark = encode_chunk(chunk.time_ns, b"") if chunk.fresh or chunk.lost_before else b""
-        self._put(mark + encode_chunk(chunk.time_ns, chunk.data))
+        """Append one chunk, marked where a stream began or something is missing. Raises DeviceError."""
+        if chunk.message is not None:
+            sent = chunk.message
+            qos = 1 if sent.packet_id else 0
+            record = Record(
+                chunk.time_ns, sent.payload, topic=sent.topic, qos=qos, retained=sent.retained, again=sent.again
+            )
+            self._put(encode_message(record))
+            return
+        is_marked = chunk.fresh or chunk.anew or chunk.lost_before
+        mark = encode_chunk(chunk.time_ns, b"", anew=chunk.anew) if is_marked else b""
+        self._put(mark + (encode_chunk(chunk.time_ns, chunk.data) if chunk.data else b""))
 
     def sync(self) -> None:
         """Have everything written so far on disk. Raises DeviceError."""
@@ -104,21 +118,35 @@ def main(args: Namespace) -> int:
     loaded = load_config(Path(args.config))
     line = choose_line(loaded, args.line)
     stopping = threading.Event()
-    wake = threading.Event()
-    if isinstance(line.source, MqttSource):
-        raise UsageError(
-            subject=f"line {line.name} of {loaded.path}", found="messages of a broker as its source",
-            expected="a line with a port, standard input or a file",
-            todo="record messages with `mosquitto_sub -v`",
-        )  # fmt: skip
-    source = make_source(line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, folder=loaded.folder)
+    broker = loaded.config.broker
+    link = open_onlooker(loaded, broker) if broker is not None and line.takes_messages else None
+    source = make_source(
+        with_topics(line, broker).source,
+        wall_ns=time.time_ns,
+        mono_ns=time.monotonic_ns,
+        folder=loaded.folder,
+        link=link,
+    )
     limit_ns = None if args.seconds is None else time.monotonic_ns() + int(args.seconds * 1e9)
-    with RecordingFile(None if args.out is None else Path(args.out)) as file, _stop_on_signal(stopping, wake):
+    out = None if args.out is None else Path(args.out)
+    with (
+        RecordingFile(out, messages=link is not None) as file,
+        Waker() as wake,
+        _stop_on_signal(stopping, wake),
+    ):
         done = record(
-            source, file, wake=wake, stopping=stopping, mono_ns=time.monotonic_ns, limit_ns=limit_ns, say=_say
+            source,
+            file,
+            wake=wake,
+            stopping=stopping,
+            mono_ns=time.monotonic_ns,
+            limit_ns=limit_ns,
+            say=_say,
+            link=link,
         )
-    lost = f", {done.lost_bytes} bytes lost to a full queue" if done.lost_bytes else ""
-    _say(f"recorded {done.data_bytes} bytes in {done.chunks} chunks to {file.name}{lost}")
+    what, ones = ("bytes", "chunks") if link is None else ("messages", "messages")
+    lost = f", {done.lost} {what} lost to a full queue" if done.lost else ""
+    _say(f"recorded {done.data_bytes} bytes in {done.chunks} {ones} to {file.name}{lost}")
     return 0
 
 
@@ -126,23 +154,33 @@ def record(
     source: Source,
     file: RecordingFile,
     *,
-    wake: threading.Event,
+    wake: Waker,
     stopping: threading.Event,
     mono_ns: Callable[[], int],
     limit_ns: int | None,
     say: Callable[[str], None],
+    link: MqttLink | None = None,
 ) -> Recorded:
     """Write everything ``source`` gives until it ends, ``stopping`` is set or ``mono_ns()`` reaches ``limit_ns``.
 
-    ``say`` is told each change of the source's status. Raises what the source and the file raise.
+    ``say`` is told each change of the source's status; ``link`` is turned for a source that reads it, and closed. Raises
+    what the source and the file raise.
     """
+    links = () if link is None else (link,)
     done = Recorded(0, 0, 0)
     said = ""
     synced_ns = mono_ns()
     source.start(wake)
+    for one in links:
+        one.start(wake.set)
     try:
         while not (source.ended or stopping.is_set() or (limit_ns is not None and mono_ns() >= limit_ns)):
-            done = _write(source.take(), file, done)
+            wake.clear()
+            for one in links:
+                one.receive()
+            done = _write(source, source.take(), file, done)
+            for one in links:
+                one.send()
             if source.status() != said:
                 said = source.status()
                 say(f"{source.name}: {said}")
@@ -151,13 +189,14 @@ def record(
                 file.sync()
                 synced_ns = now_ns
             if not (source.waiting or source.ended):
-                due_ns = min(x for x in (synced_ns + SYNC_NS, limit_ns, source.due_ns()) if x is not None)
-                wake.wait(max(due_ns - now_ns, 0) / 1e9)
-                wake.clear()
+                times = (synced_ns + SYNC_NS, limit_ns, source.due_ns(), *(one.due_ns() for one in links))
+                wake.wait(max(min(x for x in times if x is not None) - now_ns, 0) / 1e9, links)
     finally:
         source.stop()
+        for one in links:
+            one.close(None)
     while chunks := source.take():
-        done = _write(chunks, file, done)
+        done = _write(source, chunks, file, done)
     file.sync()
     return done
 
@@ -176,15 +215,19 @@ def choose_line(loaded: LoadedConfig, name: str | None) -> LineConfig:
     )
 
 
-def _write(chunks: list[Chunk], file: RecordingFile, done: Recorded) -> Recorded:
+def _write(source: Source, chunks: list[Chunk], file: RecordingFile, done: Recorded) -> Recorded:
     for chunk in chunks:
         file.write(chunk)
-        done = Recorded(done.chunks + 1, done.data_bytes + len(chunk.data), done.lost_bytes + chunk.lost_before)
+        data, lost = chunk.data, chunk.lost_before
+        if chunk.message is not None:  # one that a line refuses is recorded too
+            data, lost = chunk.message.payload, 0
+        done = Recorded(done.chunks + bool(data or chunk.message), done.data_bytes + len(data), done.lost + lost)
+        source.acknowledge(chunk.position)
     return done
 
 
 @contextmanager
-def _stop_on_signal(stopping: threading.Event, wake: threading.Event) -> Iterator[None]:
+def _stop_on_signal(stopping: threading.Event, wake: Waker) -> Iterator[None]:
     def stop(_number: int, _frame: object) -> None:
         stopping.set()
         wake.set()

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Literal
 
 from edge_runtime.errors import DeviceError, UsageError
 from edge_runtime.run.boot import ReadyModel, boot
@@ -25,9 +25,11 @@ from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.port import SinkClosed
+from edge_runtime.sources.port import Source
+from edge_runtime.sources.replay_file import ReplayFile, has_messages
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
-from edge_runtime.spec.source import ReplaySource
+from edge_runtime.spec.source import MqttSource, ReplaySource
 
 STATE_NAME: Final = "replay"
 """Folder in the device's state where a replay with a journal keeps its own: never the serving line's."""
@@ -45,7 +47,8 @@ def main(args: Namespace) -> int:
     """
     loaded = load_config(Path(args.config))
     chosen = choose_line(loaded, args.line)
-    line = _redirected(chosen, Path(args.file), args.speed, None if args.out is None else Path(args.out))
+    line = _into(chosen, None if args.out is None else Path(args.out))
+    line, source = _from(line, Path(args.file), "max" if args.speed is None else args.speed)
     with StopSignals() as signals, ExitStack() as opened:
         bundle = loaded.resolve(line.bundle)
         booted = boot(bundle, make_line_setting(loaded, bundle))
@@ -54,7 +57,7 @@ def main(args: Namespace) -> int:
             return booted.report.failures(frozenset({"required"}))[0].code
         state = _state(loaded, line, opened)
         try:
-            lane = _play(line, loaded.folder, booted.ready, state, signals)
+            lane = _play(line, source, loaded.folder, booted.ready, state, signals)
         except SinkClosed as closed:
             raise BrokenPipeError from closed
         for told in summary(lane, state):
@@ -62,21 +65,39 @@ def main(args: Namespace) -> int:
         return signals.exit_code
 
 
-def _redirected(line: LineConfig, file: Path, speed: float | None, out: Path | None) -> LineConfig:
-    """The same line with the file as its source and one sink in the default shape."""
+def _from(line: LineConfig, file: Path, speed: float | Literal["max"]) -> tuple[LineConfig, Source | None]:
+    """The line with the file as its source; where that holds messages the line stays as it is, and so its source is given."""
     if not file.is_file():
         raise UsageError(
             subject=f"file to replay {file}", found="no file of that name", expected="a recording, or plain text",
             todo="correct the path",
         )  # fmt: skip
+    path = file.absolute()
+    try:
+        if not has_messages(path):
+            return line.model_copy(update={"source": ReplaySource(path=str(path), speed=speed)}), None
+    except OSError as error:
+        raise UsageError(
+            subject=f"file to replay {file}", found=error.strerror or str(error),
+            expected="a file this user can read", todo="correct the path, or give the user the file",
+        ) from error  # fmt: skip
+    if not isinstance(line.source, MqttSource):
+        raise UsageError(
+            subject=f"file to replay {file}", found=f"a recording of messages, and line {line.name} reads none",
+            expected="a line whose source is mqtt", todo="name it with --line",
+        )  # fmt: skip
+    return line, ReplayFile(path, speed, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, topics=line.source)
+
+
+def _into(line: LineConfig, out: Path | None) -> LineConfig:
+    """The line with one sink in the default shape."""
     if out is not None and out.exists():
         raise UsageError(
             subject=f"--out {out}", found="a file of that name", expected="a new file",
             todo="give another --out, or remove it",
         )  # fmt: skip
-    source = ReplaySource(path=str(file.absolute()), speed="max" if speed is None else speed)
     sink = StandardOutput() if out is None else JsonLinesFile(path=str(out.absolute()))
-    return line.model_copy(update={"source": source, "sink": (sink,)})
+    return line.model_copy(update={"sink": (sink,)})
 
 
 def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:
@@ -93,7 +114,9 @@ def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:
     return state
 
 
-def _play(line: LineConfig, folder: Path, ready: ReadyModel, state: Path, signals: StopSignals) -> Lane:
+def _play(
+    line: LineConfig, source: Source | None, folder: Path, ready: ReadyModel, state: Path, signals: StopSignals
+) -> Lane:
     lane = Lane(
         line,
         ready,
@@ -103,6 +126,7 @@ def _play(line: LineConfig, folder: Path, ready: ReadyModel, state: Path, signal
         wall_ns=time.time_ns,
         mono_ns=time.monotonic_ns,
         event_time=True,
+        source=source,
     )
     progress, stall = _progress(lane, time.monotonic_ns), Stall(lane, time.monotonic_ns, _say)
 

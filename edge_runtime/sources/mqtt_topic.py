@@ -5,6 +5,7 @@ from collections import deque
 from edge_runtime.links.mqtt_port import Message, MqttLink
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.topic import level_of
 
 QUEUE_FULL = "queue_full"
 RETAINED = "retained"
@@ -67,7 +68,7 @@ class MqttTopicSource:
             elif message.mark:  # of another line's filter, which asked for more
                 self._link.acknowledge(message)
             if message.retained and self._spec.retained == "refuse":
-                chunks.append(self._gap(message, 1, RETAINED))
+                chunks.append(self._gap(message, 1, RETAINED)._replace(message=message))
                 continue
             chunks.append(
                 Chunk(
@@ -75,9 +76,10 @@ class MqttTopicSource:
                     message.time_ns,
                     message.mono_ns,
                     self._position,
-                    stream=self._stream(message.topic),
+                    stream=level_of(message.topic, self._spec.stream_level),
                     mark=message.mark if self.redelivers else 0,
                     again=message.again,
+                    message=message,
                 )
             )
         return chunks
@@ -100,13 +102,6 @@ class MqttTopicSource:
         """Take nothing more: the broker keeps what was not taken. What was may still be acknowledged. Idempotent."""
         self._stopped = True
         self._inbox.clear()
-
-    def _stream(self, topic: str) -> str:
-        level = self._spec.stream_level
-        if level is None:
-            return ""
-        levels = topic.split("/")
-        return levels[level - 1] if level <= len(levels) else ""
 
     def _gap(self, message: Message, count: int, reason: str) -> Chunk:
         return Chunk(b"", message.time_ns, message.mono_ns, self._position, lost_before=count, dropped=reason)

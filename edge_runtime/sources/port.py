@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
+from edge_runtime.links.mqtt_port import Message
+
 MAX_CHUNK_BYTES = 65_536
 """No chunk is larger: it bounds what one turn of the loop takes on."""
 
@@ -11,11 +13,12 @@ class Chunk(NamedTuple):
 
     ``time_ns`` is wall-clock Unix nanoseconds of arrival (of the recording, when replayed), ``mono_ns`` the monotonic
     clock's. ``position`` is the offset, in bytes the source has given, just after this chunk. ``lost_before`` counts
-    the bytes a full queue dropped just before it. ``fresh``: a connection began here, so the first frame may be cut.
+    the bytes a full queue dropped just before it. ``fresh``: a connection began here, so the first frame may be cut;
+    ``anew``: a stream began here that is whole, with its header; ``ends``: one ends here, so what is left is a frame.
 
     Of a source of whole messages a chunk is one message: ``stream`` is the stream its topic names, if any; ``mark`` is
     the same when it comes ``again`` (0: it never does); and with ``dropped``, the ledger's word, it is none, but
-    ``lost_before`` messages that the source gave up.
+    ``lost_before`` messages that the source gave up. ``message`` is how the broker sent it, for who records it.
     """
 
     data: bytes
@@ -28,6 +31,9 @@ class Chunk(NamedTuple):
     mark: int = 0
     again: bool = False
     dropped: str = ""
+    message: Message | None = None
+    anew: bool = False
+    ends: bool = False
 
 
 class Wake(Protocol):

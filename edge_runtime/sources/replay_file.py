@@ -6,15 +6,28 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.recording import MAGIC, RecordingError, RecordingReader
+from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC, Record, RecordingError, RecordingReader
+from edge_runtime.sources.mqtt_topic import RETAINED
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
+from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.topic import level_of
 
 LONGEST_GAP_NS = 3_600_000_000_000
 """A paced replay waits an hour at most: a longer gap in a recording is usually its clock being set, not silence."""
 
 
+def has_messages(path: Path) -> bool:
+    """Whether ``path`` is a recording of messages, by its first bytes. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(MESSAGES_MAGIC)) == MESSAGES_MAGIC
+
+
 class ReplayFile:
     """Bytes of a file from any position. See `sources.port.Source` for the methods.
+
+    The messages of a recording of those are given one a chunk, as a source of ``topics`` would: each with the stream that
+    its topic names, and one that the broker had kept is given up where it is refused. Whatever topics they came on, the
+    recording is played whole.
 
     A position counts the bytes given, so in a plain file it is the offset in the file, and in a recording the offset
     in what was recorded: any of them may be resumed at, in the middle of a record too.
@@ -33,16 +46,18 @@ class ReplayFile:
         *,
         wall_ns: Callable[[], int],
         mono_ns: Callable[[], int],
+        topics: MqttSource | None = None,
     ) -> None:
         self.name = f"replay of {path}"
+        self._topics = topics
         self._path = path
         self._speed = speed
         self._wall_ns = wall_ns
         self._mono_ns = mono_ns
         self._file: BinaryIO | None = None
         self._recording: RecordingReader | None = None
-        self._records: deque[tuple[int, bytes]] = deque()
-        self._fresh = False
+        self._records: deque[Record] = deque()
+        self._fresh = self._anew = False
         self._position = 0
         self._due_ns = 0
         self._paced_from_ns: int | None = None
@@ -68,9 +83,13 @@ class ReplayFile:
             self._file.seek(0)
         except OSError as error:
             raise self._wrong(f"{error.strerror}", "a file to replay", "correct the path") from error
+        if head.startswith(MESSAGES_MAGIC) and self._topics is None:
+            self._close("ended: a recording of messages")
+            todo = "play it with `edge-runtime replay` through a line whose source is mqtt"
+            raise self._wrong("a recording of messages", "bytes, or a recording of bytes", todo)
         self._status = "playing"
         self._due_ns = self._mono_ns()
-        if head == MAGIC:
+        if head.startswith((MAGIC, MESSAGES_MAGIC)):
             self._recording = RecordingReader()
         self._skip(position)
         self._fill()
@@ -82,15 +101,15 @@ class ReplayFile:
         room = max_bytes
         now_ns = self._mono_ns()
         while room > 0 and self._records and self._is_due(now_ns):
-            time_ns, data = self._records.popleft()
-            size = min(room, MAX_CHUNK_BYTES)
-            piece = data[:size]
-            if len(data) > size:
-                self._records.appendleft((time_ns, data[size:]))
-            self._position += len(piece)
-            chunks.append(Chunk(piece, time_ns, now_ns, self._position, 0, self._fresh))
-            self._fresh = False
-            room -= len(piece)
+            record = self._records.popleft()
+            size = len(record.data) if record.topic else min(room, MAX_CHUNK_BYTES)
+            if len(record.data) > size:
+                self._records.appendleft(record._replace(data=record.data[size:]))
+                record = record._replace(data=record.data[:size])
+            self._position += len(record.data)
+            chunks.append(self._chunk(record, now_ns))
+            self._fresh = self._anew = False
+            room -= len(record.data)
             self._fill()
         if not chunks:
             self._raise_damage()
@@ -103,7 +122,7 @@ class ReplayFile:
         """When the next chunk is due, if that is known."""
         if self._recording is None or self._speed == "max" or not self._records:
             return None
-        return self._due_of(self._records[0][0], self._speed)
+        return self._due_of(self._records[0].time_ns, self._speed)
 
     def status(self) -> str:
         """One plain sentence."""
@@ -114,10 +133,18 @@ class ReplayFile:
         self._close("stopped")
         self._records.clear()
 
+    def _chunk(self, record: Record, now_ns: int) -> Chunk:
+        time_ns, position = record.time_ns, self._position
+        if self._topics is None or not record.topic:
+            return Chunk(record.data, time_ns, now_ns, position, 0, self._fresh, anew=self._anew)
+        if record.retained and self._topics.retained == "refuse":
+            return Chunk(b"", time_ns, now_ns, position, 1, dropped=RETAINED)
+        return Chunk(record.data, time_ns, now_ns, position, stream=level_of(record.topic, self._topics.stream_level))
+
     def _is_due(self, now_ns: int) -> bool:
         if self._recording is None or self._speed == "max":
             return True
-        time_ns = self._records[0][0]
+        time_ns = self._records[0].time_ns
         due_ns = self._due_of(time_ns, self._speed)
         if due_ns > now_ns:
             return False
@@ -132,11 +159,11 @@ class ReplayFile:
         return self._due_ns + int(gap_ns / speed)
 
     def _fill(self) -> None:
-        """Have a record with bytes at the front, or the file closed at its end."""
+        """Have a record with bytes or a topic at the front, or the file closed at its end."""
         while True:
-            while self._records and not self._records[0][1]:
-                self._records.popleft()
-                self._fresh = True
+            while self._records and not (self._records[0].data or self._records[0].topic):
+                self._anew = self._records.popleft().anew
+                self._fresh = not self._anew
             if self._records or self._file is None:
                 return
             data = self._file.read(MAX_CHUNK_BYTES)
@@ -144,7 +171,7 @@ class ReplayFile:
                 self._finish()
                 return
             if self._recording is None:
-                self._records.append((self._wall_ns(), data))
+                self._records.append(Record(self._wall_ns(), data))
             else:
                 self._decode(self._recording, data)
 
@@ -172,12 +199,12 @@ class ReplayFile:
                 found = f"{self._position} bytes, fewer than the {position} already taken from it"
                 self._close("ended: shorter than before")
                 raise self._wrong(found, "the file that was replayed before", "replay that one, or clear the state")
-            time_ns, data = self._records.popleft()
-            gone = min(len(data), position - self._position)
+            record = self._records.popleft()
+            gone = min(len(record.data), position - self._position)
             self._position += gone
-            self._fresh = False
-            if gone < len(data):
-                self._records.appendleft((time_ns, data[gone:]))
+            self._fresh = self._anew = False
+            if gone < len(record.data):
+                self._records.appendleft(record._replace(data=record.data[gone:]))
 
     def _finish(self) -> None:
         if self._recording is not None:

@@ -97,7 +97,7 @@ class LineConfig(BaseModel):
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
         is_binary = kind in BINARY_KINDS
-        if self.takes_bytes and not (is_binary or isinstance(self.source, MqttSource)):
+        if self.takes_bytes and not (is_binary or self.takes_messages):
             raise ValueError(
                 f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
             )
@@ -140,6 +140,11 @@ class LineConfig(BaseModel):
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
         return self.decode.format in {"struct", "senml+cbor"}
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether what its source gives are frames already."""
+        return isinstance(self.source, MqttSource)
 
     @property
     def uses_broker(self) -> bool:

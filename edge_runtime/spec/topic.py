@@ -28,6 +28,14 @@ def matches(pattern: str, topic: str) -> bool:
     return len(wanted) == len(levels)
 
 
+def level_of(topic: str, level: int | None) -> str:
+    """The level of a topic name that names a stream, the first is 1; empty where none is asked for, or there."""
+    if level is None:
+        return ""
+    levels = topic.split("/")
+    return levels[level - 1] if level <= len(levels) else ""
+
+
 def _check(text: str) -> None:
     if "\0" in text or len(text.encode()) > MAX_TOPIC_BYTES:
         raise ValueError(f"a topic has no zero character and at most {MAX_TOPIC_BYTES} bytes")

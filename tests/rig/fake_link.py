@@ -93,5 +93,5 @@ class FakeLink:
         """One plain sentence."""
         return "connected" if self.is_up else "not connected: it was pulled"
 
-    def close(self, farewell: bytes) -> None:
+    def close(self, farewell: bytes | None) -> None:
         """Nothing to part from."""

@@ -143,7 +143,7 @@ def test_a_recording_of_the_line_is_a_capture_too(bind: Bind) -> None:
     recording = MAGIC + first + encode_chunk(1_800_000_000_000_000_001, GOOD[9:])
     code, samples, _ = bind(recording)
     assert (code, [one["outcome"] for one in samples]) == (0, ["accepted"])
-    assert bind(recording + b"no record, but text that is damage")[0] == 65
+    assert bind(recording + b"no record")[0] == 65
 
 
 def test_standard_input(bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from edge_runtime.errors import DeviceError, UsageError
-from edge_runtime.flow.recording import RecordingReader
+from edge_runtime.flow.recording import Record, RecordingReader
 from edge_runtime.run.record import SYNC_NS, Recorded, RecordingFile, choose_line, record
+from edge_runtime.run.waker import Waker
 from edge_runtime.sources.port import Chunk
 from edge_runtime.sources.replay_file import ReplayFile
 from tests.rig.clock import HandClock
@@ -22,7 +23,9 @@ CHUNKS = [
     Chunk(b",4\n", 200, 1, 8),
     Chunk(b"x\n5,6\n", 300, 2, 30, lost_before=16),
 ]
-RECORDS = [(100, b""), (100, b"1,2\n3"), (200, b",4\n"), (300, b""), (300, b"x\n5,6\n")]
+RECORDS = [
+    Record(100, b""), Record(100, b"1,2\n3"), Record(200, b",4\n"), Record(300, b""), Record(300, b"x\n5,6\n")
+]  # fmt: skip
 
 
 class Given:
@@ -56,6 +59,9 @@ class Given:
         self.wake.set()
         return [self.chunks.pop(0)] if self.chunks else []
 
+    def acknowledge(self, position):
+        self.acknowledged = position
+
     def due_ns(self):
         return None
 
@@ -73,11 +79,11 @@ def clock():
 
 def run(source, path, clock, *, stopping=None, limit_ns=None):
     said = []
-    with RecordingFile(path) as file:
+    with RecordingFile(path) as file, Waker() as wake:
         done = record(
             source,
             file,
-            wake=threading.Event(),
+            wake=wake,
             stopping=stopping or threading.Event(),
             mono_ns=clock.mono_ns,
             limit_ns=limit_ns,
@@ -212,4 +218,4 @@ def test_the_command_ends_cleanly_at_a_signal(tmp_path):
             said = process.stderr.read()
             assert process.wait(20) == 0, said
         assert said.splitlines()[-1].startswith("recorded 8 bytes in ")
-        assert b"".join(data for _, data in RecordingReader().feed(out.read_bytes())) == b"1,2\n3,4\n"
+        assert b"".join(one.data for one in RecordingReader().feed(out.read_bytes())) == b"1,2\n3,4\n"
