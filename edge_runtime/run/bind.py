@@ -24,7 +24,7 @@ from edge_runtime.flow.present_fields import absent
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.flow.window import Stream, WindowRule
 from edge_runtime.run import checks
-from edge_runtime.run.capture import Payload, payloads
+from edge_runtime.run.capture import Payload, payloads, whole_payload
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.inspect import manifest_of
@@ -35,11 +35,10 @@ from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
-from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.source import FolderSource, MqttSource
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
-_BYTES: Final = {"struct", "senml+cbor"}
 _STANDARD_INPUT: Final = "-"
 _RETAINED: Final = "the broker had kept it: run takes no such message, unless source.retained says accept"
 _NOTHING: Final = "nothing to judge; of a recording the first line after each opening is passed over, as run does"
@@ -197,9 +196,12 @@ def _opened(path: Path) -> BinaryIO:
 def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     outcomes: Counter[str] = Counter()
     number = 0
+    is_text = not line.takes_bytes
     framer = make_framing(line.framing, line.decode.encoding)
     drops = isinstance(line.source, MqttSource) and line.source.retained == "refuse"
-    for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format not in _BYTES), 1):
+    whole = isinstance(line.source, FolderSource) and line.source.whole
+    found = [whole_payload(file, is_text=is_text)] if whole else payloads(file, framer, is_text=is_text)
+    for number, payload in enumerate(found, 1):
         absent_fields = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns):

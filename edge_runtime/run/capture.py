@@ -42,6 +42,12 @@ def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Paylo
     return _framed(first, file, framer)
 
 
+def whole_payload(file: BinaryIO, *, is_text: bool) -> Payload:
+    """A file that is one frame."""
+    data = file.read()
+    return Payload(data.rstrip(b"\r\n") if is_text else data)
+
+
 def _all(first: bytes, file: BinaryIO) -> Iterable[bytes]:
     yield first
     yield from file

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edge_runtime.flow.number_file import NumberFiles, most_bytes
-from edge_runtime.sources.picture_folder import open_folder
+from edge_runtime.sources.named_file import open_folder
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.inputs import Channel
 

@@ -79,7 +79,12 @@ class Lane:
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
         self.source: Source = source or make_source(
-            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link
+            config.source,
+            wall_ns=wall_ns,
+            mono_ns=mono_ns,
+            folder=folder,
+            link=link,
+            files=state / f"{config.name}.files",
         )
         self._ages = self.source.live and not event_time
         channels = manifest.channels

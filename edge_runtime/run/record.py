@@ -24,6 +24,7 @@ from edge_runtime.run.waker import Waker
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.source import FolderSource, MqttSource
 
 SYNC_NS = 1_000_000_000
 """What a power cut may cost: one second. The file only grows, so whatever is on disk is a recording."""
@@ -119,7 +120,12 @@ def main(args: Namespace) -> int:
     line = choose_line(loaded, args.line)
     stopping = threading.Event()
     broker = loaded.config.broker
-    link = open_onlooker(loaded, broker) if broker is not None and line.takes_messages else None
+    link = open_onlooker(loaded, broker) if broker is not None and isinstance(line.source, MqttSource) else None
+    if isinstance(line.source, FolderSource):
+        raise UsageError(
+            subject=f"line {line.name} of {loaded.path}", found="a folder of files as its source",
+            expected="a source that keeps nothing itself", todo='the files are the recording: keep them, after = "keep"',
+        )  # fmt: skip
     source = make_source(
         with_topics(line, broker).source,
         wall_ns=time.time_ns,

@@ -29,7 +29,7 @@ from edge_runtime.sources.port import Source
 from edge_runtime.sources.replay_file import ReplayFile, has_messages
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
-from edge_runtime.spec.source import MqttSource, ReplaySource
+from edge_runtime.spec.source import FolderSource, MqttSource, ReplaySource
 
 STATE_NAME: Final = "replay"
 """Folder in the device's state where a replay with a journal keeps its own: never the serving line's."""
@@ -66,27 +66,30 @@ def main(args: Namespace) -> int:
 
 
 def _from(line: LineConfig, file: Path, speed: float | Literal["max"]) -> tuple[LineConfig, Source | None]:
-    """The line with the file as its source; where that holds messages the line stays as it is, and so its source is given."""
+    """The line with the file as its source; one of whole frames stays as it is, and what gives them comes beside it."""
     if not file.is_file():
         raise UsageError(
             subject=f"file to replay {file}", found="no file of that name", expected="a recording, or plain text",
             todo="correct the path",
         )  # fmt: skip
-    path = file.absolute()
+    path, source = file.absolute(), line.source
     try:
-        if not has_messages(path):
-            return line.model_copy(update={"source": ReplaySource(path=str(path), speed=speed)}), None
+        is_recording = has_messages(path)
     except OSError as error:
         raise UsageError(
             subject=f"file to replay {file}", found=error.strerror or str(error),
             expected="a file this user can read", todo="correct the path, or give the user the file",
         ) from error  # fmt: skip
-    if not isinstance(line.source, MqttSource):
+    topics = source if is_recording and isinstance(source, MqttSource) else None
+    if is_recording and topics is None:
         raise UsageError(
             subject=f"file to replay {file}", found=f"a recording of messages, and line {line.name} reads none",
             expected="a line whose source is mqtt", todo="name it with --line",
         )  # fmt: skip
-    return line, ReplayFile(path, speed, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, topics=line.source)
+    whole = isinstance(source, FolderSource) and source.whole
+    if topics is None and not whole:
+        return line.model_copy(update={"source": ReplaySource(path=str(path), speed=speed)}), None
+    return line, ReplayFile(path, speed, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, topics=topics, whole=whole)
 
 
 def _into(line: LineConfig, out: Path | None) -> LineConfig:

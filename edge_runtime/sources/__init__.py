@@ -8,7 +8,7 @@ from edge_runtime.sources.mqtt_topic import MqttTopicSource
 from edge_runtime.sources.port import Source
 from edge_runtime.sources.replay_file import ReplayFile
 from edge_runtime.sources.standard_input import StandardInputSource
-from edge_runtime.spec.source import MqttSource, ReplaySource, SerialSource, StandardInput
+from edge_runtime.spec.source import FolderSource, MqttSource, ReplaySource, SerialSource, StandardInput
 from edge_runtime.spec.source import Source as SourceSpec
 
 __all__ = ["make_source"]
@@ -21,11 +21,13 @@ def make_source(
     mono_ns: Callable[[], int],
     folder: Path = Path(),
     link: MqttLink | None = None,
+    files: Path | None = None,
 ) -> Source:
     """Make the source that ``spec`` describes, not yet started.
 
     The clocks count nanoseconds; ``folder`` is where a relative path begins; ``link`` is the broker's, for those that
-    read it: their topics have their variables filled in. Raises TypeError for one that reads it and was given none.
+    read it: their topics have their variables filled in; ``files`` is where a folder's list of its files stands. Raises
+    TypeError for a source that was not given what it needs.
     """
     match spec:
         case SerialSource():
@@ -40,3 +42,10 @@ def make_source(
             if link is None:
                 raise TypeError("a source of MQTT messages needs the link to its broker")
             return MqttTopicSource(spec, link)
+        case FolderSource():
+            if files is None:
+                raise TypeError("a source of files needs a list of them")
+            from edge_runtime.sources.file_list import FileList  # noqa: PLC0415 -- for lines that have a folder
+            from edge_runtime.sources.watched_folder import WatchedFolder  # noqa: PLC0415 -- the same
+
+            return WatchedFolder(spec, folder / spec.path, FileList(files), wall_ns=wall_ns, mono_ns=mono_ns)

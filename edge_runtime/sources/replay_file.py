@@ -27,7 +27,7 @@ class ReplayFile:
 
     The messages of a recording of those are given one a chunk, as a source of ``topics`` would: each with the stream that
     its topic names, and one that the broker had kept is given up where it is refused. Whatever topics they came on, the
-    recording is played whole.
+    recording is played whole. ``whole`` has a plain file given as one chunk.
 
     A position counts the bytes given, so in a plain file it is the offset in the file, and in a recording the offset
     in what was recorded: any of them may be resumed at, in the middle of a record too.
@@ -47,9 +47,11 @@ class ReplayFile:
         wall_ns: Callable[[], int],
         mono_ns: Callable[[], int],
         topics: MqttSource | None = None,
+        whole: bool = False,
     ) -> None:
         self.name = f"replay of {path}"
         self._topics = topics
+        self._whole = whole
         self._path = path
         self._speed = speed
         self._wall_ns = wall_ns
@@ -102,7 +104,7 @@ class ReplayFile:
         now_ns = self._mono_ns()
         while room > 0 and self._records and self._is_due(now_ns):
             record = self._records.popleft()
-            size = len(record.data) if record.topic else min(room, MAX_CHUNK_BYTES)
+            size = len(record.data) if record.topic or self._whole else min(room, MAX_CHUNK_BYTES)
             if len(record.data) > size:
                 self._records.appendleft(record._replace(data=record.data[size:]))
                 record = record._replace(data=record.data[:size])
@@ -166,7 +168,7 @@ class ReplayFile:
                 self._fresh = not self._anew
             if self._records or self._file is None:
                 return
-            data = self._file.read(MAX_CHUNK_BYTES)
+            data = self._file.read(-1 if self._whole else MAX_CHUNK_BYTES)
             if not data:
                 self._finish()
                 return

@@ -9,7 +9,7 @@ from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
-from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.source import FolderSource, MqttSource, SerialSource, Source, StandardInput
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -123,11 +123,13 @@ class LineConfig(BaseModel):
     @model_validator(mode="after")
     def _whole_messages(self) -> Self:
         """Refuse what contradicts that a message is a frame and its topic may name the stream."""
-        if isinstance(self.source, MqttSource):
+        if self.takes_messages:
             cut = self.framing.model_fields_set - {"kind", "max_bytes"}
             if cut or self.framing.kind != "lines":
                 found = min(cut, default=f'kind = "{self.framing.kind}"')
-                raise ValueError(f"framing with {found}; an MQTT message is one frame, so leave all but max_bytes out")
+                what = "an MQTT message" if isinstance(self.source, MqttSource) else "a whole file"
+                raise ValueError(f"framing with {found}; {what} is one frame, so leave all but max_bytes out")
+        if isinstance(self.source, MqttSource):
             if self.source.retained == "accept" and self.max_age_s is None:
                 raise ValueError(
                     'retained = "accept" without max_age_s; write it: what a broker has kept may be years old'
@@ -144,7 +146,7 @@ class LineConfig(BaseModel):
     @property
     def takes_messages(self) -> bool:
         """Whether what its source gives are frames already."""
-        return isinstance(self.source, MqttSource)
+        return isinstance(self.source, MqttSource) or (isinstance(self.source, FolderSource) and self.source.whole)
 
     @property
     def uses_broker(self) -> bool:
@@ -196,6 +198,8 @@ class DeviceConfig(BaseModel):
         _once("lines are called", [line.name for line in self.line], "give each line its own name")
         ports = [line.source.port for line in self.line if isinstance(line.source, SerialSource) and line.source.port]
         _once("lines read the port", ports, "a port has one reader; use one line")
+        taken = [one.source for one in self.line if isinstance(one.source, FolderSource) and one.source.after != "keep"]
+        _once("lines take the files", [f"{one.path}/{one.pattern}" for one in taken], 'use one, or after = "keep"')
         readers = [line.name for line in self.line if isinstance(line.source, StandardInput)]
         if len(readers) > 1:
             raise ValueError(f"lines {' and '.join(readers)} read standard input; only one can")

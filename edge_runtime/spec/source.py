@@ -164,4 +164,53 @@ class MqttSource(BaseModel):
     )
 
 
-Source = Annotated[SerialSource | StandardInput | ReplaySource | MqttSource, Field(discriminator="kind")]
+class FolderSource(BaseModel):
+    """A folder into which another program writes its files, such as exports in CSV; each is read once it is complete."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    kind: Literal["folder"] = "folder"
+    path: str = Field(min_length=1, description="The folder, from device.toml's folder on.")
+    pattern: str = Field(
+        default="*",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^/\x00]+$",
+        description="Which names are read, with '*', '?' and '[...]', such as '*.csv'; never one that begins with a dot.",
+    )
+    order: Literal["name", "time"] = Field(
+        default="name",
+        description="By what the files follow each other: their names, or the times of their last change. One that is not"
+        " complete holds back those behind it.",
+    )
+    settle_s: float = Field(
+        default=2.0,
+        ge=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="A file is complete once size and time of change have stood still this long. 0: as soon as it is seen,"
+        " for a program that writes under another name and renames.",
+    )
+    poll_s: float = Field(
+        default=1.0,
+        ge=0.1,
+        le=3600,
+        allow_inf_nan=False,
+        description="Seconds from one look into the folder to the next.",
+    )
+    after: Literal["keep", "move", "delete"] = Field(
+        default="keep",
+        description="What becomes of a file that was read: it stays, goes into the folder 'done' in it, or is deleted.",
+    )
+    whole: bool = Field(
+        default=False, description="Whether a file is one frame, as a JSON document is; otherwise framing cuts it."
+    )
+    max_file_bytes: int = Field(
+        default=16_777_216,
+        ge=1,
+        le=268_435_456,
+        description="The largest file that is read; it is held in memory. A larger one is refused as bad_file.",
+    )
+
+
+Source = Annotated[SerialSource | StandardInput | ReplaySource | MqttSource | FolderSource, Field(discriminator="kind")]

@@ -9,7 +9,7 @@ import pytest
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.number_file import FileRefused
-from edge_runtime.sources.picture_folder import open_folder
+from edge_runtime.sources.named_file import open_folder
 
 Read = Callable[[str], bytes]
 

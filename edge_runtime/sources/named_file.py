@@ -1,9 +1,10 @@
-"""The one folder whose files a payload may name; it gives their bytes and reads nothing outside, nor any special file."""
+"""Files of one folder by their names; it gives their bytes whole and reads nothing outside, nor any special file."""
 
 import errno
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,41 +16,49 @@ _MOST_PARTS: Final = 16
 
 
 def open_folder(folder: Path, *, subject: str, max_bytes: int) -> Callable[[str], bytes]:
-    """Return what reads one named file of ``folder`` whole; a call raises nothing but FileRefused.
-
-    A name is relative, with "/" between folders. No part of it may be a symbolic link, so nothing outside can be
-    reached, not even by a link that is put there between a check and the opening: each part is opened from the one
-    before (POSIX openat with O_NOFOLLOW). A file larger than ``max_bytes`` is not read at all.
+    """Return what reads one named file of ``folder`` whole, as `read_named` does.
 
     Raises ConfigurationError where ``folder``, which ``subject`` names, is none, or this system cannot open so.
     """
-    if os.open not in os.supports_dir_fd:
-        raise ConfigurationError(
-            subject=subject, found="a system that cannot open a file from its folder on", expected="Linux or macOS",
-            todo='send the numbers themselves: read = "base64"',
-        )  # fmt: skip
+    refuse_system(subject, 'send the numbers themselves: read = "base64"')
     if not folder.is_dir():
         raise ConfigurationError(
             subject=subject, found=f"{folder}, which is no folder", expected="the folder that files are named from",
             todo="make it, or correct the path; see docs/device_toml.md",
         )  # fmt: skip
 
-    def read(name: str) -> bytes:
-        parts = _parts(name)
-        try:
-            descriptor = _open(folder, parts)
-        except FileNotFoundError as error:
-            raise FileRefused("no such file", f"one in {folder}", reason="missing_field") from error
-        except (OSError, ValueError) as error:
-            raise _refused(error) from error
-        try:
-            return _whole(descriptor, max_bytes)
-        except OSError as error:
-            raise _refused(error) from error
-        finally:
-            os.close(descriptor)
+    return partial(read_named, folder, max_bytes=max_bytes)
 
-    return read
+
+def refuse_system(subject: str, todo: str) -> None:
+    """Raise ConfigurationError where this system cannot open a file without following links."""
+    if os.open not in os.supports_dir_fd:
+        raise ConfigurationError(
+            subject=subject, found="a system that cannot open a file from its folder on", expected="Linux or macOS",
+            todo=todo,
+        )  # fmt: skip
+
+
+def read_named(folder: Path, name: str, *, max_bytes: int) -> bytes:
+    """Read one file of ``folder`` whole; raises nothing but FileRefused, from an OSError where that was the cause.
+
+    A name is relative, with "/" between folders. No part of it may be a symbolic link, so nothing outside can be
+    reached, not even by a link that is put there between a check and the opening: each part is opened from the one
+    before (POSIX openat with O_NOFOLLOW). A file larger than ``max_bytes`` is not read at all.
+    """
+    parts = _parts(name)
+    try:
+        descriptor = _open(folder, parts)
+    except FileNotFoundError as error:
+        raise FileRefused("no such file", f"one in {folder}", reason="missing_field") from error
+    except (OSError, ValueError) as error:
+        raise _refused(error) from error
+    try:
+        return _whole(descriptor, max_bytes)
+    except OSError as error:
+        raise _refused(error) from error
+    finally:
+        os.close(descriptor)
 
 
 def _parts(name: str) -> list[str]:
@@ -80,7 +89,7 @@ def _whole(descriptor: int, max_bytes: int) -> bytes:
     if not stat.S_ISREG(found.st_mode):
         raise FileRefused("no regular file", "a regular file")
     if found.st_size > max_bytes:
-        raise FileRefused(f"{found.st_size} bytes", f"at most {max_bytes}, as the channel's shape and dtype say")
+        raise FileRefused(f"{found.st_size} bytes", f"at most {max_bytes}")
     pieces, room = [], found.st_size + 1
     while room and (piece := os.read(descriptor, room)):
         pieces.append(piece)
