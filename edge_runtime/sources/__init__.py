@@ -8,7 +8,14 @@ from edge_runtime.sources.mqtt_topic import MqttTopicSource
 from edge_runtime.sources.port import Source
 from edge_runtime.sources.replay_file import ReplayFile
 from edge_runtime.sources.standard_input import StandardInputSource
-from edge_runtime.spec.source import FolderSource, MqttSource, ReplaySource, SerialSource, StandardInput
+from edge_runtime.spec.source import (
+    CommandSource,
+    FolderSource,
+    MqttSource,
+    ReplaySource,
+    SerialSource,
+    StandardInput,
+)
 from edge_runtime.spec.source import Source as SourceSpec
 
 __all__ = ["make_source"]
@@ -42,6 +49,10 @@ def make_source(
             if link is None:
                 raise TypeError("a source of MQTT messages needs the link to its broker")
             return MqttTopicSource(spec, link)
+        case CommandSource():
+            from edge_runtime.sources.child_process import ChildProcess  # noqa: PLC0415 -- for lines that have a program
+
+            return ChildProcess(spec, folder, wall_ns=wall_ns, mono_ns=mono_ns)
         case FolderSource():
             if files is None:
                 raise TypeError("a source of files needs a list of them")

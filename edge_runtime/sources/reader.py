@@ -42,12 +42,12 @@ class ChunkQueue:
                     lost_before=gone.lost_before + len(gone.data) + head.lost_before, fresh=gone.fresh or head.fresh
                 )
 
-    def put_waiting(self, data: bytes, time_ns: int, mono_ns: int, *, fresh: bool) -> None:
+    def put_waiting(self, data: bytes, time_ns: int, mono_ns: int, *, anew: bool = False) -> None:
         """Add once there is room, which holds back whoever writes; returns without adding once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._cost + len(data) <= self._limit or not self._chunks)
             if not self._closed:
-                self._add(data, time_ns, mono_ns, fresh=fresh)
+                self._add(data, time_ns, mono_ns, anew=anew)
 
     def take(self, max_bytes: int) -> list[Chunk]:
         """Give the oldest chunks, together at most ``max_bytes`` but one at least if any waits."""
@@ -68,19 +68,19 @@ class ChunkQueue:
             self._closed = True
             self._changed.notify_all()
 
-    def _add(self, data: bytes, time_ns: int, mono_ns: int, *, fresh: bool) -> None:
+    def _add(self, data: bytes, time_ns: int, mono_ns: int, *, fresh: bool = False, anew: bool = False) -> None:
         self._position += len(data)
         last = self._chunks[-1] if self._chunks else None
         if (
             last is not None
-            and not fresh
+            and not (fresh or anew)
             and mono_ns - last.mono_ns < JOIN_NS
             and len(last.data) + len(data) <= MAX_CHUNK_BYTES
         ):
             self._chunks[-1] = last._replace(data=last.data + data, position=self._position)
             self._cost += len(data)
             return
-        self._chunks.append(Chunk(data, time_ns, mono_ns, self._position, 0, fresh))
+        self._chunks.append(Chunk(data, time_ns, mono_ns, self._position, 0, fresh, anew=anew))
         self._cost += len(data) + CHUNK_COST_BYTES
 
 

@@ -106,7 +106,7 @@ class StandardInputSource:
             if not data:
                 self._status = "ended"
                 return
-            self._queue.put_waiting(data, self._wall_ns(), self._mono_ns(), fresh=False)
+            self._queue.put_waiting(data, self._wall_ns(), self._mono_ns())
             self._wake.set()
         self._status = "stopped"
 

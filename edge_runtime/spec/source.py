@@ -213,4 +213,34 @@ class FolderSource(BaseModel):
     )
 
 
-Source = Annotated[SerialSource | StandardInput | ReplaySource | MqttSource | FolderSource, Field(discriminator="kind")]
+class CommandSource(BaseModel):
+    """A program that writes samples on its standard output; it is started, watched, and started again when it ends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    kind: Literal["command"] = "command"
+    command: Annotated[
+        tuple[Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")], ...],
+        Field(min_length=1, max_length=100),
+    ] = Field(
+        description="The program, by name or from device.toml's folder on, and its arguments, one each. No shell reads"
+        " them, so no '|', no '*' and no '$NAME' means anything."
+    )
+    pass_environment: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = Field(
+        default=(),
+        description="Variables of our environment that it gets beside PATH, HOME, TMPDIR, TZ and the language's.",
+    )
+    restart_max_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="Longest wait before it is started again; the first is a tenth of a second, and again so once it has"
+        " lived this long.",
+    )
+
+
+Source = Annotated[
+    SerialSource | StandardInput | ReplaySource | MqttSource | FolderSource | CommandSource,
+    Field(discriminator="kind"),
+]

@@ -69,7 +69,7 @@ def test_a_waiting_writer_goes_on_when_there_is_room_and_when_closed():
 
     def write():
         for at in range(4):
-            queue.put_waiting(b"0123456789", 0, at * LATER, fresh=False)
+            queue.put_waiting(b"0123456789", 0, at * LATER)
             done.append(at)
             wake.set()
 
