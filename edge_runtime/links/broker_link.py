@@ -184,6 +184,11 @@ class BrokerLink:
         return self._status
 
     @property
+    def answers(self) -> dict[str, str]:
+        """For each topic filter that the broker has answered on this connection why it refuses it; empty where it does not."""
+        return dict.fromkeys(self._granted, "") | self._refused_filters
+
+    @property
     def _untold(self) -> str:
         """Why the status does not stand on its topic, where that is known."""
         return "" if self._announced is None else self._announced.refusal

@@ -14,6 +14,7 @@ from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import ConfigurationError, EdgeRuntimeError
+from edge_runtime.run import broker_findings, source_findings
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as look_at_line
 from edge_runtime.run.config import LoadedConfig, load_config
@@ -98,12 +99,14 @@ def _lines(machine: Machine, loaded: LoadedConfig | None, profile: DeviceProfile
             Finding(subject, "skipped", "not checked: needs a configuration")
             for subject in ("state folder", "sources", "bundles", "channels", "disk")
         ]
-    found = [look.storage(loaded)]
+
+    broker = broker_findings.look(loaded)
+    found = [look.storage(loaded), *broker.findings]
     today = datetime.now(UTC).date()
     for line in loaded.config.line:
         finding, manifest = look.bundle(loaded, line)
         found += [
-            look_at_line.source(loaded, line),
+            broker.sources.get(line.name) or source_findings.source(loaded, line),
             finding,
             look_at_line.fit(line, manifest, profile, machine, runtime),
             *look_at_line.bindings(line, manifest, today, loaded.folder),

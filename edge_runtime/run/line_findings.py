@@ -1,8 +1,7 @@
-"""What `doctor` says of one line of a device file: its source, its bundle on this machine, its bindings; it opens nothing."""
+"""What `doctor` says of one line of a device file: its bundle on this machine, its bindings, its streams; it opens nothing."""
 
 import datetime as dt
 import math
-import os
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -13,15 +12,13 @@ from edge_runtime.errors import EdgeRuntimeError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.line import max_streams
 from edge_runtime.flow.window import WindowRule
-from edge_runtime.links.serial_port import LinkAbsent, find_port
 from edge_runtime.run import checks
-from edge_runtime.run.config import LoadedConfig
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.device_profile import DeviceProfile
 from edge_runtime.spec.manifest import Manifest
-from edge_runtime.spec.source import MqttSource, ReplaySource, SerialSource
+from edge_runtime.spec.source import MqttSource
 
 # The oldest releases that this package is made for, as pyproject.toml states them.
 PACKAGES: Final = {"numpy": (2, 0), "pydantic": (2, 10), "pyserial": (3, 5)}
@@ -42,25 +39,6 @@ def packages(own_version: str) -> Finding:
             old.append(f"'{name}>={'.'.join(map(str, least))}'")
     todo = f"pip install {' '.join(old)}" if old else ""
     return Finding("packages", "fail" if old else "ok", ", ".join(words), todo)
-
-
-def source(loaded: LoadedConfig, line: LineConfig) -> Finding:
-    """Whether a line's source is there now; no port and no connection is opened, that alone would restart many a board."""
-    one = line.source
-    subject = f"source of line {line.name}"
-    if isinstance(one, SerialSource):
-        return _port(subject, one)
-    if isinstance(one, ReplaySource):
-        path = loaded.resolve(one.path)
-        if not path.is_file() or not os.access(path, os.R_OK):
-            return Finding(subject, "fail", f"{path} is no file this user can read", "correct [line.source] path")
-        return Finding(subject, "ok", f"{path}, {path.stat().st_size} bytes")
-    if isinstance(one, MqttSource):
-        return Finding(
-            subject, "skipped", f"not checked: topics {', '.join(one.topics)}, and only connecting would tell",
-            "start run and look at edge-runtime status",
-        )  # fmt: skip
-    return Finding(subject, "skipped", "not checked: standard input, whatever another program will pipe in")
 
 
 def fit(
@@ -107,23 +85,6 @@ def streams(line: LineConfig, manifest: Manifest | None) -> Finding:
     size = most * rule.stream_numbers * 8 / (1 << 20)
     return Finding(subject, "ok", f"at most {most}, in {math.ceil(size)} MiB; a further one is refused (too_many_streams)"
                    if named else f"one, in {math.ceil(size)} MiB")  # fmt: skip
-
-
-def _port(subject: str, spec: SerialSource) -> Finding:
-    try:
-        name = find_port(spec)
-    except LinkAbsent as error:
-        return Finding(subject, "warn", str(error), "plug it in, or correct [line.source] in device.toml")
-    if "://" in name:
-        return Finding(
-            subject, "skipped", f"not checked: {name} is a serial server in the network, and only connecting would tell",
-            "start run and look at edge-runtime status",
-        )  # fmt: skip
-    how = f"{name}, found by match" if spec.match is not None else name
-    if not os.access(os.path.realpath(name), os.R_OK | os.W_OK):
-        return Finding(subject, "fail", f"{how} may not be opened by this user", "see the port's own line above")
-    settings = f"{spec.baud} baud, {spec.bytesize}{spec.parity[0].upper()}{spec.stopbits}"
-    return Finding(subject, "ok", f"{how}, to be opened with {settings}")
 
 
 def _expired(line: LineConfig, today: dt.date) -> Iterator[Finding]:

@@ -18,9 +18,11 @@ from edge_runtime.engine import session as engine
 from edge_runtime.links.serial_port import LinkAbsent, PortState
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as at_line
+from edge_runtime.run import source_findings
 from edge_runtime.run.config import load_config
 from edge_runtime.run.doctor import examine, main
 from edge_runtime.run.findings import Finding
+from edge_runtime.sources import child_process
 from edge_runtime.spec.manifest import parse
 from tests.device import trees
 
@@ -232,22 +234,54 @@ def test_ports_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
         ('kind = "replay", path = "none.csv"', "fail", "none.csv is no file this user can read"),
         ('kind = "replay", path = "device.toml"', "ok", "device.toml, "),
         ('kind = "stdin"', "skipped", "not checked: standard input"),
+        ('kind = "folder", path = "none"', "warn", "none: no such folder now"),
+        ('kind = "folder", path = ".", pattern = "*.toml", after = "move"', "ok", ", 1 names that fit '*.toml'"),
+        ('kind = "command", command = ["no-such-program"]', "fail", "found no program of that name"),
     ],
 )  # fmt: skip
 def test_the_source_of_a_line(config: Path, source: str, status: str, text: str) -> None:
     config.write_text(CONFIG.replace('kind = "stdin"', source))
     loaded = load_config(config)
-    found = at_line.source(loaded, loaded.config.line[0])
+    found = source_findings.source(loaded, loaded.config.line[0])
     assert found.status == status
     assert text in found.text
 
 
+@pytest.mark.parametrize(
+    ("after", "text"), [("keep", "cannot be read"), ("move", "cannot be read and written, which after = 'move' needs")]
+)
+def test_a_folder_that_this_user_may_not_use(
+    config: Path, monkeypatch: pytest.MonkeyPatch, after: str, text: str
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    config.write_text(CONFIG.replace('kind = "stdin"', f'kind = "folder", path = ".", after = "{after}"'))
+    loaded = load_config(config)
+    found = source_findings.source(loaded, loaded.config.line[0])
+    assert (found.status, found.text.endswith(text)) == ("fail", True)
+
+
+def test_a_program_is_found_and_by_whom_it_would_be_run(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "command", command = ["sh", "-c", "exit 1"]'))
+    loaded = load_config(config)
+
+    def found() -> Finding:
+        return source_findings.source(loaded, loaded.config.line[0])
+
+    monkeypatch.setattr(child_process, "guard", lambda: ("setpriv",))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert (found().status, found().text.endswith("/sh, as this user, without new privileges")) == ("ok", True)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (found().status, found().text.endswith("/sh, as root, since this is")) == ("warn", True)
+    monkeypatch.setattr(child_process, "guard", tuple)
+    assert (found().status, "until it writes again" in found().text) == ("warn", True)
+
+
 def test_a_port_found_by_match(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_line, "find_port", lambda _: "/dev/null")
+    monkeypatch.setattr(source_findings, "find_port", lambda _: "/dev/null")
     config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "serial", match = { vid = 1 }'))
     loaded = load_config(config)
     assert (
-        at_line.source(loaded, loaded.config.line[0]).text
+        source_findings.source(loaded, loaded.config.line[0]).text
         == "/dev/null, found by match, to be opened with 9600 baud, 8N1"
     )
 
@@ -256,7 +290,7 @@ def test_a_port_that_this_user_may_not_open(config: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "access", lambda *_: False)
     config.write_text(CONFIG.replace('kind = "stdin"', 'kind = "serial", port = "/dev/null"'))
     loaded = load_config(config)
-    found = at_line.source(loaded, loaded.config.line[0])
+    found = source_findings.source(loaded, loaded.config.line[0])
     assert (found.status, found.text) == ("fail", "/dev/null may not be opened by this user")
 
 
