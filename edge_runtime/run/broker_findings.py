@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge_runtime.errors import EdgeRuntimeError
@@ -186,9 +187,12 @@ def _kept_words(line: _Line, kept: dict[str, Message], now_ns: int) -> str:
 
 def _ages(line: LineConfig, now_ns: int) -> Callable[[Message], str]:
     """What tells of a message how old its own time is; MQTT itself has none."""
-    try:
-        decoder = make_decoder(line.decode, line.channels, {})
-    except EdgeRuntimeError:
+    decoder: Decoder | None = None
+    with suppress(EdgeRuntimeError):  # told where the channels are
+        decoder = make_decoder(
+            line.decode, {name: one for name, one in line.channels.items() if one.folder is None}, {}
+        )
+    if decoder is None:
         return lambda _: "age unknown"
     return lambda message: _age(decoder, message, now_ns)
 

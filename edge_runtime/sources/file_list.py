@@ -15,8 +15,9 @@ from pydantic_core import from_json, to_json
 
 from edge_runtime.errors import DeviceError
 
-KNOWN_FILES: Final = 100_000
-"""Beyond it those that are no longer in the folder are forgotten, the oldest first."""
+KNOWN_FILES: Final = 5_000
+"""Beyond it those that are no longer in the folder are forgotten, the oldest first; but not where the folder is empty: a
+mount may be away, and come back."""
 _SPARE_LINES: Final = 1_000
 
 
@@ -98,6 +99,8 @@ class FileList:
 
     def forget(self, present: set[str]) -> None:
         """Bound what is known: those that are settled and not ``present`` go, the oldest first."""
+        if not present or len(self.known) <= KNOWN_FILES:
+            return
         waiting = {entry.name for entry in self.open}
         for name in [one for one in self.known if one not in present and one not in waiting]:
             if len(self.known) <= KNOWN_FILES:
@@ -130,6 +133,8 @@ class FileList:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             before = os.fstat(descriptor).st_size
+            if not before:
+                self._sync_folder()
             try:
                 rest = line
                 while rest:
@@ -153,7 +158,16 @@ class FileList:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
+        self._sync_folder()
         self._lines = len(entries) + 1
+
+    def _sync_folder(self) -> None:
+        """Have the name on the disk: a journal that knew a position and no list would have every file read again."""
+        descriptor = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _failed(self, error: OSError) -> DeviceError:
         return DeviceError(

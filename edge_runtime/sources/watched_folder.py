@@ -114,7 +114,7 @@ class WatchedFolder:
     def status(self) -> str:
         """One plain sentence."""
         told = [self._waits, self._last_refused, self._stuck]
-        return "; ".join([f"{self._read} files read", *filter(None, told)])
+        return "; ".join([f"{self._read} file{'s' * (self._read != 1)} read", *filter(None, told)])
 
     def stop(self) -> None:
         """Give nothing more: what is left is there at the next start. Idempotent."""

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from edge_runtime.flow.recording import Record, RecordingReader
-from tests.rig.bundles import DEWPOINT
+from tests.rig.bundles import DEWPOINT, ROOT
 from tests.rig.need import need
 from tests.rig.program import run_program, start_program
 from tests.rig.wait import until
@@ -121,3 +121,17 @@ def test_a_program_that_is_none_is_one_line(tmp_path):
     ran = run_program("run", "--config", "device.toml", home=tmp_path, cwd=tmp_path)
     assert ran.returncode == 78
     assert "source command './vendor-cli': found no program of that name that this user may start" in ran.stderr
+
+
+def test_the_section_of_the_documentation(tmp_path):
+    page = (ROOT / "docs/device_toml.md").read_text().partition("### A program of the vendor's\n")[2]
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    (tmp_path / "device.toml").write_text(text.replace("bundles/dewpoint", str(DEWPOINT)))
+    rows = "time,t,rh,p\\n2026-11-30T12:00:00Z,20,50,1000\\n"
+    (tmp_path / "vendor-cli").write_text(f'#!/bin/sh\n[ "$1" = --stream ] && printf "{rows}" && exec sleep 60\n')
+    (tmp_path / "vendor-cli").chmod(0o755)
+    with start_program("run", "--config", "device.toml", home=tmp_path, cwd=tmp_path) as program:
+        until(lambda: bool(answers(tmp_path)), threading.Event(), "an answer")
+        program.send_signal(signal.SIGTERM)
+        program.communicate(timeout=30)
+    assert answers(tmp_path)[0]["time"] == "2026-11-30T12:00:00Z"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.bundles import DEWPOINT, FROST
+from tests.rig.bundles import DEWPOINT, FROST, ROOT
 from tests.rig.program import run_program, start_program
 
 PATIENCE_S = 60
@@ -187,3 +187,19 @@ def test_a_recording_of_it_is_refused(tmp_path):
     assert ran.returncode == 2
     assert "found a folder of files as its source" in ran.stderr
     assert not (tmp_path / "a.rec").exists()
+
+
+def test_the_section_of_the_documentation(tmp_path):
+    page = (ROOT / "docs/device_toml.md").read_text().partition("### A folder of files\n")[2]
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    (tmp_path / "device.toml").write_text(text.replace("bundles/dewpoint", str(DEWPOINT)))
+    (tmp_path / "exports").mkdir()
+    (tmp_path / "exports/a.csv").write_text("time,t,rh,p\n2026-11-30T12:00:00Z,20,50,1000")
+    (tmp_path / "exports/a.txt").write_text("no export")
+    ran = run_program("doctor", "--config", "device.toml", home=tmp_path, cwd=tmp_path)
+    assert f"source of line dewpoint: {tmp_path}/exports, 1 names that fit '*.csv'" in ran.stdout
+    with Running(tmp_path) as running:
+        running.until(1)
+    assert answers(tmp_path)[0]["time"] == "2026-11-30T12:00:00Z"
+    assert {one.name for one in (tmp_path / "exports").iterdir()} == {"a.txt", "done"}
+    assert (tmp_path / "state/dewpoint.files").exists()

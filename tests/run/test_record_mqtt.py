@@ -4,7 +4,9 @@ import json
 import signal
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from edge_runtime.flow.recording import MESSAGES_MAGIC, Record, RecordingReader, encode_message
 from tests.rig.broker import Broker
@@ -93,6 +95,18 @@ def test_a_replay_answers_as_the_live_run_did(tmp_path, broker, protocol):
     assert any("7 received = 5 accepted + 1 duplicate + 1 rejected (1 bad_encoding)" in one for one in summary), summary
 
 
+def has_session(port: int, client_id: str) -> bool:
+    """Whether the broker keeps anything for a client, by its word to one of that name."""
+    said: list[bool] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5)
+    client.on_connect = lambda _client, _data, flags, *_: said.append(flags.session_present)
+    client.connect("127.0.0.1", port, clean_start=False)
+    while not said:
+        client.loop(0.1)
+    client.disconnect()
+    return said[0]
+
+
 def _real(records: list[Record]) -> list[Record]:
     return [one for one in records if one.topic != "in/probe/reading"]
 
@@ -121,6 +135,9 @@ def test_it_takes_nothing_from_the_line_that_serves_and_leaves_nothing_behind(tm
     assert b"pump-7" in broker.log.encode()
     names = {line.split(" as ")[1].split(" ")[0] for line in broker.log.splitlines() if " as pump-7" in line}
     assert len(names) == 2, "its name begins as the configured one, for brokers that go by that"
+    (recorder,) = names - {"pump-7"}
+    assert not has_session(broker.port, recorder)
+    assert has_session(broker.port, "pump-7")
 
 
 def test_what_the_broker_had_kept_is_recorded_and_refused_again(tmp_path, broker):

@@ -87,9 +87,11 @@ def test_what_is_gone_is_forgotten_once_there_are_too_many(tmp_path, monkeypatch
     monkeypatch.setattr(file_list, "KNOWN_FILES", 2)
     one = made(tmp_path / "l")
     one.settle(6)
+    one.forget(set())
+    assert set(one.known) == {"a", "b", "c"}, "a mount is away"
     one.forget({"b"})
     assert set(one.known) == {"b", "c"}, "a is gone and settled"
-    one.forget(set())
+    one.forget({"x"})
     assert set(one.known) == {"b", "c"}, "few enough"
 
 

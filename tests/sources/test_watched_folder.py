@@ -55,7 +55,7 @@ def test_a_file_is_given_once_it_has_stood_still(tmp_path):
     assert watch.given(2) == []
     (chunk,) = watch.take(1)
     assert (chunk.data, chunk.position, chunk.anew, chunk.ends, chunk.dropped) == (b"1,2\n3", 5, True, True, "")
-    assert watch.source.status() == "1 files read"
+    assert watch.source.status() == "1 file read"
     assert watch.given() == []
     assert path.exists()
 
@@ -156,7 +156,7 @@ def test_locked_by_its_writer_is_tried_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", locked)
     assert watch.given(1) == [b"5,6\n"]
-    assert watch.source.status() == "1 files read; waits for 'a': Permission denied"
+    assert watch.source.status() == "1 file read; waits for 'a': Permission denied"
     monkeypatch.undo()
     monkeypatch.setattr(os, "supports_dir_fd", os.supports_dir_fd)
     assert watch.given(1) == [b"1,2\n"]
@@ -307,7 +307,7 @@ def test_a_folder_that_is_not_there_is_waited_for(tmp_path):
     assert watch.source.status() == "0 files read; waits: No such file or directory"
     (tmp_path / "away").rename(watch.folder)
     assert watch.given(1) == [b"1,2\n"]
-    assert watch.source.status() == "1 files read"
+    assert watch.source.status() == "1 file read"
 
 
 def test_a_share_that_is_away_for_a_while_is_not_read_anew(tmp_path):

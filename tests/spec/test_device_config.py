@@ -32,6 +32,7 @@ def keys(schema: dict, name: str) -> set[str]:
     "name",
     [
         *("LineConfig", "SerialSource", "SerialMatch", "Identify", "Poll", "ReplaySource", "CsvDecode", "JsonDecode"),
+        *("FolderSource", "CommandSource"),
         "SenmlDecode",
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
