@@ -5,6 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.sources import watched_folder
@@ -376,3 +378,70 @@ def test_a_system_that_cannot_open_safely_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "supports_dir_fd", frozenset())
     with pytest.raises(ConfigurationError, match="expected Linux or macOS; let a program pipe the files in"):
         Watch(tmp_path)
+
+
+class Line:
+    """What a line makes of a folder: at a kill it falls back to what its journal had, which is the position."""
+
+    def __init__(self, folder: Path, after: str) -> None:
+        self.folder, self.after, self.clock = folder, after, HandClock()
+        self.written: list[bytes] = []
+        self.taken: list[tuple[int, bytes]] = []
+        self.journaled = 0
+        self.kill()
+
+    def kill(self) -> None:
+        self.taken = [one for one in self.taken if one[0] <= self.journaled]
+        self.watch = Watch(self.folder, self.clock, position=self.journaled, settle_s=0, after=self.after)
+
+    def tear(self) -> None:
+        path = self.folder / "line.files"
+        if path.exists():
+            path.write_bytes(path.read_bytes() + b'["f1", 3')
+        self.kill()
+
+    def look(self) -> None:
+        self.clock.advance(1)
+
+    def take(self, max_bytes: int = 65_536) -> None:
+        for one in self.watch.source.take(max_bytes):
+            assert not one.dropped
+            self.taken.append((one.position, one.data))
+
+    def commit(self) -> None:
+        self.journaled = self.taken[-1][0] if self.taken else self.journaled
+        self.watch.source.acknowledge(self.journaled)
+
+    def settle(self) -> None:
+        self.look()
+        for _ in range(20):
+            self.take()
+        self.commit()
+
+    def write(self, number: int, size: int) -> None:
+        if (self.watch.folder / f"f{number}").exists():
+            self.settle()  # one that is not read yet must not be replaced: that loses it, and is told
+        data = f"{len(self.written):03}".encode() + b"x" * size
+        self.watch.write(f"f{number}", data, len(self.written) + 1)
+        self.written.append(data)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("write"), st.integers(0, 5), st.integers(1, 40)),
+            st.tuples(st.just("take"), st.integers(1, 60)),
+            st.tuples(st.sampled_from(["commit", "kill", "tear", "look"])),
+        ),
+        max_size=40,
+    ),
+    st.sampled_from(["keep", "move", "delete"]),
+)
+def test_whatever_is_killed_when_every_file_is_read_once(tmp_path_factory, steps, after):
+    line = Line(tmp_path_factory.mktemp("watch"), after)
+    for step, *numbers in steps:
+        getattr(line, step)(*numbers)
+    line.settle()
+    text = b"".join(data for _, data in line.taken)
+    assert [text.count(one) for one in line.written] == [1] * len(line.written)
+    assert len(text) == sum(map(len, line.written))
