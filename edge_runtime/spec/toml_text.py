@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
@@ -14,8 +14,14 @@ from edge_runtime.errors import ConfigurationError
 MAX_TOML_BYTES = 1024 * 1024
 """Written by hand: a device file of a hundred lines is some 50 kB."""
 
+MAX_TOLD = 20
+"""Mistakes that are told at once: a screen of them."""
+
 # A mistyped key is also a missing one, and often the cause of what else is wrong, so it is told first.
 _TOLD_FIRST = ("extra_forbidden", "union_tag_invalid", "union_tag_not_found", "missing")
+_UNKNOWN_KEY = "an unknown key"
+_NO_KEY = "no such key"
+_NOTHING = "nothing"
 _SHOWN_CHARACTERS = 60
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -54,17 +60,15 @@ def _holds_nul(value: object) -> bool:
 def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:
     """Make a ``model`` of what TOML said. Raises ConfigurationError for the mistake that explains most.
 
-    ``todo`` ends each message: where the keys are explained.
+    Its ``others`` are the further ones, at most ``MAX_TOLD`` in all. ``todo`` ends each message: where the keys are
+    explained.
     """
     try:
         # As JSON, strictly: "9600" is no number, while an array is a tuple and a text a path.
         return model.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        faults = [_explain(model, fault) for fault in error.errors(include_url=False)]
-        told = min(faults, key=lambda fault: fault.order)
-        # A value that may be one of two things fails once for each.
-        expected = dict.fromkeys(fault.expected for fault in faults if fault.place == told.place)
-        _refuse(f"{file}, {told.place}" if told.place else file, told.found, " or ".join(expected), todo, error)
+        told = list(_told([_explain(model, fault) for fault in error.errors(include_url=False)]))
+        raise _refusal(told, file, todo) from error
 
 
 class _Fault(NamedTuple):
@@ -72,6 +76,39 @@ class _Fault(NamedTuple):
     place: str
     found: str
     expected: str
+
+
+def _refusal(told: Sequence[_Fault], file: str, todo: str) -> ConfigurationError:
+    """The first fault as an error that holds the others."""
+    first, *others = [
+        ConfigurationError(
+            subject=f"{file}, {fault.place}" if fault.place else file, found=fault.found, expected=fault.expected,
+            todo=todo,
+        )
+        for fault in told[:MAX_TOLD]
+    ]  # fmt: skip
+    if len(told) > MAX_TOLD:
+        more = f"{len(told) - MAX_TOLD} more mistakes"
+        others.append(ConfigurationError(subject=file, found=more, expected="none", todo="mend those above first"))
+    first.others = tuple(others)
+    return first
+
+
+def _told(faults: Sequence[_Fault]) -> Iterator[_Fault]:
+    """One fault a place, what explains most first; a key that only seems absent because it is mistyped is not told."""
+    mistyped = {(fault.place.rpartition(".")[0], fault.expected) for fault in faults if fault.found == _UNKNOWN_KEY}
+    places: dict[str, list[_Fault]] = {}
+    for fault in sorted(faults, key=lambda fault: fault.order):
+        places.setdefault(fault.place, []).append(fault)
+    for place, here in places.items():
+        parent, _, key = place.rpartition(".")
+        if here[0].found == _NO_KEY and (parent, key) in mistyped:
+            continue
+        # An array all of whose parts are wrong counts as an empty one.
+        if here[0].found == _NOTHING and any(other.startswith(f"{place}[") for other in places):
+            continue
+        # A value that may be one of two things fails once for each.
+        yield here[0]._replace(expected=" or ".join(dict.fromkeys(fault.expected for fault in here)))
 
 
 def _explain(model: type[BaseModel], fault: Any) -> _Fault:
@@ -82,9 +119,9 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
     found, expected = _short(fault["input"]), _plain(fault["msg"])
     match kind:
         case "extra_forbidden":
-            found, expected = "an unknown key", _nearest(str(path[-1]), owner)
+            found, expected = _UNKNOWN_KEY, _nearest(str(path[-1]), owner)
         case "missing":
-            found, expected = "no such key", f"it to be there{_purpose(owner, path[-1])}"
+            found, expected = _NO_KEY, f"it to be there{_purpose(owner, path[-1])}"
         case "union_tag_invalid":
             found = f"{bounds['discriminator'].strip(chr(39))} {_short(bounds['tag'])}"
             expected = f"one of {bounds['expected_tags']}"
@@ -92,7 +129,7 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
             key = bounds["discriminator"].strip("'")
             found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(owner, key))}"
         case "too_short":
-            found, expected = "nothing", f"at least {bounds['min_length']}"
+            found, expected = _NOTHING, f"at least {bounds['min_length']}"
         case "string_pattern_mismatch":
             expected = f"a text like {bounds['pattern']}{_purpose(owner, path[-1])}"
         case "tuple_type" if isinstance(fault["input"], dict):
