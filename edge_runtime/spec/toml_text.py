@@ -19,6 +19,13 @@ MAX_TOLD = 20
 
 # A mistyped key is also a missing one, and often the cause of what else is wrong, so it is told first.
 _TOLD_FIRST = ("extra_forbidden", "union_tag_invalid", "union_tag_not_found", "missing")
+# What those who do not write TOML every day overlook, by what the parser says first.
+_RULES = {
+    "invalid value": "a text stands between straight double quotes, true and false are lower case",
+    "expected newline": "one key = value a line, and the decimal mark is a point",
+    "expected '=' after": "write key = value, a key with blanks between double quotes",
+    "unescaped": "write each \\ twice, or the text between single quotes",
+}
 _UNKNOWN_KEY = "an unknown key"
 _NO_KEY = "no such key"
 _NOTHING = "nothing"
@@ -41,7 +48,8 @@ def parse_toml(data: bytes, file: str) -> dict[str, Any]:
         _refuse(f"{file}, line {line}", f"byte 0x{data[error.start]:02x}", "UTF-8 text", "save it as UTF-8", error)
     except tomllib.TOMLDecodeError as error:
         reason, where = _split_position(str(error))
-        _refuse(f"{file}, {where}", reason, "TOML", "correct that line", error)
+        rule = next((f": {rule}" for begin, rule in _RULES.items() if reason.startswith(begin)), "")
+        _refuse(f"{file}, {where}", reason, "TOML", f"correct that line{rule}", error)
     except RecursionError as error:
         _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", error)
     if _holds_nul(read):  # only as an escape can it come this far; no path, name or text of ours may have one
@@ -114,12 +122,12 @@ def _told(faults: Sequence[_Fault]) -> Iterator[_Fault]:
 def _explain(model: type[BaseModel], fault: Any) -> _Fault:
     """Say in words where the fault lies, as the file would write it, what was found and what was expected."""
     path: tuple[int | str, ...] = fault["loc"]
-    owner, place = _walk(model, path)
+    owners, owner, kinds, place = _walk(model, path)
     kind, bounds = fault["type"], fault.get("ctx", {})
     found, expected = _short(fault["input"]), _plain(fault["msg"])
     match kind:
         case "extra_forbidden":
-            found, expected = _UNKNOWN_KEY, _nearest(str(path[-1]), owner)
+            found, expected = _UNKNOWN_KEY, _belongs(str(path[-1]), owners) or _nearest(str(path[-1]), owner)
         case "missing":
             found, expected = _NO_KEY, f"it to be there{_purpose(owner, path[-1])}"
         case "union_tag_invalid":
@@ -127,11 +135,13 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
             expected = f"one of {bounds['expected_tags']}"
         case "union_tag_not_found":
             key = bounds["discriminator"].strip("'")
-            found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(owner, key))}"
+            found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(kinds, key))}"
         case "too_short":
             found, expected = _NOTHING, f"at least {bounds['min_length']}"
         case "string_pattern_mismatch":
             expected = f"a text like {bounds['pattern']}{_purpose(owner, path[-1])}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            expected = f"a table, {{ {_first_key(kinds)} = ... }}"
         case "tuple_type" if isinstance(fault["input"], dict):
             begin = re.sub(r"\[\d+\]", "", place)
             expected = f"an array of tables, each begun with [[{begin}]]"
@@ -141,17 +151,24 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
     return _Fault(order, place, found, expected)
 
 
-def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[Any, str]:
-    """Return the type that owns the last key of ``path`` (or, at a union, that union), and the place in words.
+class _Owner(NamedTuple):
+    model: type[BaseModel]
+    place: str
+
+
+def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[list[_Owner], Any, Any, str]:
+    """Return the tables around the end of ``path``, the type that owns its last key, the type there, the place in words.
 
     pydantic puts the chosen kind of a union, and the branch of a plain one, into its paths; a file has no such keys.
     """
     current: Any = model
     owner: Any = model
     place = ""
+    owners = []
     for part in path:
         current = _bare(current)
         if isinstance(current, type) and issubclass(current, BaseModel):
+            owners.append(_Owner(current, place))
             owner, current = current, _field(current, str(part))
             place += f".{part}" if place else str(part)
         elif get_origin(current) is tuple:
@@ -165,8 +182,7 @@ def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[Any, str
             owner = current
         else:
             break
-    bare = _bare(current)
-    return (bare if get_origin(bare) in (Union, UnionType) else owner), place
+    return owners, owner, current, place
 
 
 def _bare(kind: Any) -> Any:
@@ -194,6 +210,24 @@ def _tags(kind: Any, *keys: str) -> list[Any]:
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return []
     return [tag for key in keys if get_origin(_field(kind, key)) is Literal for tag in get_args(_field(kind, key))]
+
+
+def _belongs(key: str, owners: Sequence[_Owner]) -> str:
+    """Say where a key belongs that a table further out has: in TOML what stands below a [table] is the table's."""
+    for outer in reversed(owners[:-1]):
+        if _field(outer.model, key) is not None:
+            inner = re.sub(r"\[\d+\]", "", owners[-1].place)
+            return f"it in {outer.place or 'the file itself'}: write it above [{inner}]"
+    return ""
+
+
+def _first_key(kind: Any) -> str:
+    """Return the key that a table of this kind needs first, or one of any name."""
+    kind = _bare(kind)
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return "NAME"
+    names = {field.alias or name: field.is_required() for name, field in kind.model_fields.items()}
+    return next((name for name, needed in names.items() if needed), next(iter(names)))
 
 
 def _nearest(key: str, owner: Any) -> str:

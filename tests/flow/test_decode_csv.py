@@ -236,3 +236,16 @@ def test_a_plain_row_is_read_as_a_row_with_an_underscore_is(cell: str) -> None:
     found = [decoder.decode(f"{cell},{note}".encode()) for note in ("x", "_")]
     values = [one.values[0] if isinstance(one, Reading) else type(one) for one in found]
     assert repr(values[0]) == repr(values[1])
+
+
+@pytest.mark.parametrize(("line", "written"), [("t;rh", '";"'), ("t\trh", r'"\t"'), ("t | rh", '"|"')])
+def test_a_header_with_another_separator_names_it(line: str, written: str) -> None:
+    rejection = refused(decoder("header", None).decode(line.encode()), "wrong_columns")
+    assert rejection.todo.endswith(f": set decode.separator = {written}")
+
+
+def test_a_row_with_another_separator_names_it() -> None:
+    assert refused(decoder().decode(b"1;2;3"), "wrong_columns").todo.endswith(': set decode.separator = ";"')
+    assert not refused(decoder().decode(b"1;2"), "wrong_columns").todo
+    semicolons = decoder("header", None, separator=";")
+    assert refused(semicolons.decode(b"t,rh"), "wrong_columns").todo.endswith(': set decode.separator = ","')

@@ -196,6 +196,24 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
             f"expected keys that agree; {SEE}"
         ),
     ),
+    "a text for a table": (
+        (f"{{ {CHANNEL} }}", '"t"'),
+        f"device.toml, line[0].channels.air_temperature: found 't'; expected a table, {{ field = ... }}; {SEE}",
+    ),
+    "a key of the line below a table of it": (
+        ('columns = "header"', 'columns = "header"\nmax_age_s = 60'),
+        (
+            "device.toml, line[0].decode.max_age_s: found an unknown key; "
+            f"expected it in line[0]: write it above [line.decode]; {SEE}"
+        ),
+    ),
+    "a key of the file below a line": (
+        ("[line.channels]", "[line.journal]\nstate_dir = 'x'\n[line.channels]"),
+        (
+            "device.toml, line[0].journal.state_dir: found an unknown key; "
+            f"expected it in the file itself: write it above [line.journal]; {SEE}"
+        ),
+    ),
     "a date that is none": (
         (CHANNEL, f'{CHANNEL}, correction = {{ date = "soon" }}'),
         (
@@ -205,7 +223,10 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
     ),
     "no TOML": (
         ('name = "frost"', "name ="),
-        "device.toml, line 3, column 7: found invalid value; expected TOML; correct that line",
+        (
+            "device.toml, line 3, column 7: found invalid value; expected TOML; correct that line: a text stands between "
+            "straight double quotes, true and false are lower case"
+        ),
     ),
     "a key twice": (
         ('name = "frost"', 'name = "frost"\nname = "frost"'),
@@ -213,7 +234,38 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
     ),
     "cut off": (
         ('kind = "stdout"\n', "kind = "),
-        "device.toml, its end: found invalid value; expected TOML; correct that line",
+        (
+            "device.toml, its end: found invalid value; expected TOML; correct that line: a text stands between "
+            "straight double quotes, true and false are lower case"
+        ),
+    ),
+    "a decimal comma": (
+        ("baud = 9600 }", "baud = 9600 }\nmax_age_s = 1,5"),
+        (
+            "device.toml, line 6, column 14: found expected newline or end of document after a statement; expected TOML; "
+            "correct that line: one key = value a line, and the decimal mark is a point"
+        ),
+    ),
+    "a backslash": (
+        ("bundles/frost", r"bundles\frost\data"),
+        (
+            r"device.toml, line 4, column 26: found unescaped '\' in a string; expected TOML; "
+            r"correct that line: write each \ twice, or the text between single quotes"
+        ),
+    ),
+    "two words": (
+        ("bundle =", "bundle is ="),
+        (
+            "device.toml, line 4, column 8: found expected '=' after a key in a key/value pair; expected TOML; "
+            "correct that line: write key = value, a key with blanks between double quotes"
+        ),
+    ),
+    "no columns": (
+        ('columns = "header"\n', ""),
+        (
+            "device.toml, line[0].decode.columns: found no such key; expected it to be there ('header' where the first line "
+            f"names the columns, as any later line that repeats it does); {SEE}"
+        ),
     ),
 }
 
@@ -312,6 +364,12 @@ def test_a_unit_of_a_pack_is_one_of_senml(path: Path) -> None:
     assert load_config(path).config.line[0].channels["air_temperature"].vocabulary == "senml"
     path.write_text(text)
     assert "found '[degF]'; expected a unit of vocabulary senml" in refusals(path)[0]
+
+
+def test_a_text_for_a_table_of_any_names(path: Path) -> None:
+    text = GOOD.replace(f"[line.channels]\nair_temperature = {{ {CHANNEL} }}\n", "")
+    path.write_text(text.replace("[line.decode]", 'channels = "t"\n[line.decode]'))
+    assert refusal(path) == f"device.toml, line[0].channels: found 't'; expected a table, {{ NAME = ... }}; {SEE}"
 
 
 def second(name: str, source: str) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -179,7 +180,7 @@ def test_a_program_that_feeds_a_refused_line_meets_a_closed_pipe(site: Path) -> 
     words, around = command("run"), environment(site)
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=site, env=around, bufsize=0) as ran:
         assert ran.stdin
-        writer = iter(lambda: ran.stdin.write(LINES[1]), 0)
+        writer = iter(partial(ran.stdin.write, LINES[1]), 0)
         with pytest.raises(BrokenPipeError):
             list(writer)
         assert ran.wait(PATIENCE_S) == 78
