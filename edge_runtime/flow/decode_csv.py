@@ -145,11 +145,12 @@ class CsvDecoder:
 
     def _instead(self, field: str, columns: tuple[str, ...]) -> str:
         """What to do about a header without ``field``."""
-        return (
-            _other_separator(self._separator.join(columns), self._separator, lambda cells: field in cells)
-            or nearest(field, columns)
-            or "correct the field's name in the binding or the sender's header"
-        )
+        if self._decode.columns != "header":
+            return nearest(field, columns) or "add it to decode.columns, which name every cell of a row in order"
+        other = _other_separator(self._separator.join(columns), self._separator, lambda cells: field in cells)
+        if not other and not any(cell[:1].isalpha() for cell in columns):
+            return "this line is no header: where the sender gives none, list the names in order in decode.columns"
+        return other or nearest(field, columns) or "correct the field's name in the binding or the sender's header"
 
     def _seek_header(self, text: str) -> Rejection | None:
         cells = self._split_header(text)
@@ -199,7 +200,8 @@ class CsvDecoder:
             "CSV row",
             f"{count} cells in {quote(text)}",
             f"{self._count} cells, separated by {self._separator!r}",
-            _other_separator(text, self._separator, lambda cells: len(cells) == self._count),
+            _other_separator(text, self._separator, lambda cells: len(cells) == self._count)
+            or ("" if self._decode.columns == "header" else "decode.columns must name every cell, bound or not"),
         )
 
 

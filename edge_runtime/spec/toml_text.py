@@ -84,6 +84,8 @@ class _Fault(NamedTuple):
     place: str
     found: str
     expected: str
+    meant: str = ""
+    """Of a key that is not known: the place of the one that was perhaps meant."""
 
 
 def _refusal(told: Sequence[_Fault], file: str, todo: str) -> ConfigurationError:
@@ -103,14 +105,13 @@ def _refusal(told: Sequence[_Fault], file: str, todo: str) -> ConfigurationError
 
 
 def _told(faults: Sequence[_Fault]) -> Iterator[_Fault]:
-    """One fault a place, what explains most first; a key that only seems absent because it is mistyped is not told."""
-    mistyped = {(fault.place.rpartition(".")[0], fault.expected) for fault in faults if fault.found == _UNKNOWN_KEY}
+    """One fault a place, what explains most first; a key that is absent because another fault has it is not told."""
+    meant = {fault.meant for fault in faults}
     places: dict[str, list[_Fault]] = {}
     for fault in sorted(faults, key=lambda fault: fault.order):
         places.setdefault(fault.place, []).append(fault)
     for place, here in places.items():
-        parent, _, key = place.rpartition(".")
-        if here[0].found == _NO_KEY and (parent, key) in mistyped:
+        if here[0].found == _NO_KEY and place in meant:
             continue
         # An array all of whose parts are wrong counts as an empty one.
         if here[0].found == _NOTHING and any(other.startswith(f"{place}[") for other in places):
@@ -124,10 +125,11 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
     path: tuple[int | str, ...] = fault["loc"]
     owners, owner, kinds, place = _walk(model, path)
     kind, bounds = fault["type"], fault.get("ctx", {})
-    found, expected = _short(fault["input"]), _plain(fault["msg"])
+    found, expected, meant = _short(fault["input"]), _plain(fault["msg"]), ""
     match kind:
         case "extra_forbidden":
-            found, expected = _UNKNOWN_KEY, _belongs(str(path[-1]), owners) or _nearest(str(path[-1]), owner)
+            found = _UNKNOWN_KEY
+            expected, meant = _instead(str(path[-1]), owners, owner)
         case "missing":
             found, expected = _NO_KEY, f"it to be there{_purpose(owner, path[-1])}"
         case "union_tag_invalid":
@@ -148,7 +150,7 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
         case "value_error" if isinstance(fault["input"], dict):
             found, expected = f"a mistake ({expected})", "keys that agree"
     order = _TOLD_FIRST.index(kind) if kind in _TOLD_FIRST else len(_TOLD_FIRST)
-    return _Fault(order, place, found, expected)
+    return _Fault(order, place, found, expected, meant)
 
 
 class _Owner(NamedTuple):
@@ -212,13 +214,18 @@ def _tags(kind: Any, *keys: str) -> list[Any]:
     return [tag for key in keys if get_origin(_field(kind, key)) is Literal for tag in get_args(_field(kind, key))]
 
 
-def _belongs(key: str, owners: Sequence[_Owner]) -> str:
-    """Say where a key belongs that a table further out has: in TOML what stands below a [table] is the table's."""
-    for outer in reversed(owners[:-1]):
-        if _field(outer.model, key) is not None:
-            inner = re.sub(r"\[\d+\]", "", owners[-1].place)
-            return f"it in {outer.place or 'the file itself'}: write it above [{inner}]"
-    return ""
+def _instead(key: str, owners: Sequence[_Owner], owner: Any) -> tuple[str, str]:
+    """Say what was expected instead of an unknown key, and return the place of the key that was perhaps meant.
+
+    In TOML what stands below a [table] is that table's, so a key may belong to one further out.
+    """
+    *around, inner = owners
+    outer = next((one for one in reversed(around) if _field(one.model, key) is not None), None)
+    if outer is not None:
+        table = re.sub(r"\[\d+\]", "", inner.place)
+        return f"it in {outer.place or 'the file itself'}: write it above [{table}]", f"{outer.place}.{key}"
+    near = _nearest(key, owner)
+    return near, f"{inner.place}.{near}"
 
 
 def _first_key(kind: Any) -> str:

@@ -313,6 +313,14 @@ def test_a_mistyped_key_is_not_told_as_an_absent_one_too(path: Path) -> None:
     ]
 
 
+def test_a_key_in_the_wrong_table_is_not_told_as_an_absent_one_too(path: Path) -> None:
+    text = GOOD.replace('[[line.sink]]\nkind = "stdout"\n', "")
+    path.write_text(text.replace('columns = "header"', 'columns = "header"\nsink = [{ kind = "stdout" }]'))
+    assert refusals(path) == [
+        f"device.toml, line[0].decode.sink: found an unknown key; expected it in line[0]: write it above [line.decode]; {SEE}"
+    ]
+
+
 def test_of_very_many_mistakes_a_screen_is_told(path: Path) -> None:
     path.write_text("".join(f"a{number} = 1\n" for number in range(MAX_TOLD + 5)) + GOOD)
     *told, last = refusals(path)
