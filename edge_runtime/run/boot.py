@@ -181,7 +181,8 @@ class _Trial:
         except EdgeRuntimeError as error:
             took = (time.perf_counter() - begun) * 1000
             found = f"{error.subject}: found {error.found}"
-            self.checks.append(Check(name, tier, "fail", found, error.expected, error.todo, took, error.exit_code))
+            hint = "; also ".join([error.todo, *map(str, error.others)])
+            self.checks.append(Check(name, tier, "fail", found, error.expected, hint, took, error.exit_code))
             return None
         except Exception as fault:  # noqa: BLE001 -- a check that breaks has not passed, and the others still run
             found = f"the check itself broke: {type(fault).__name__}: {fault}"

@@ -199,6 +199,20 @@ def test_a_sensor_behind_one_of_two_lines_keeps_a_refused_device_up(site: Path) 
     assert "a sensor stands behind line frost (serial); Ctrl-C or SIGTERM ends it" in told.decode().splitlines()[-1]
 
 
+def test_every_channel_that_does_not_convert_is_told(site: Path) -> None:
+    _fed_by(site, 'kind = "stdin"')
+    path = site / "device.toml"
+    path.write_text(path.read_text().replace("[degF]", "hPa").replace("[mi_i]/h", "Cel"))
+    ran = run_program("run", home=site, cwd=site)
+    assert ran.returncode == 78
+    told = ran.stderr.splitlines()[0]
+    assert "bindings: channel air_temperature, unit: found 'hPa'; expected a unit that converts to Cel; " in told
+    assert "; also channel wind_speed, unit: found 'Cel'; expected a unit that converts to m/s; " in told
+    looked = run_program("doctor", "--config", "device.toml", home=site, cwd=site)
+    assert looked.returncode == 1
+    assert looked.stdout.count("Fail    channels of line frost: channel ") == 2
+
+
 def test_mistakes_of_the_file_are_a_line_each(site: Path) -> None:
     path = site / "device.toml"
     path.write_text(path.read_text().replace("[degF]", "F").replace("[mi_i]/h", "mph"))
