@@ -135,12 +135,11 @@ class Service:
         sensors = [f"{line.name} ({line.source.kind})" for line in self._loaded.config.line if not line.ends]
         if exit_on_refusal or not sensors:
             self._write("ERROR", reason, ready=False, stopped=True)
-            why = (
-                "--exit-on-refusal"
-                if exit_on_refusal
-                else "no sensor stands behind any line, each source ends by itself"
-            )
-            _say(f"publishing nothing and leaving with exit code {first.code}: {why}")
+            if not exit_on_refusal:
+                _say(
+                    f"publishing nothing and leaving with exit code {first.code}:"
+                    " no sensor stands behind any line, each source ends by itself"
+                )
             return first.code
         self._write("ERROR", reason, ready=False)
         _say(
