@@ -240,6 +240,9 @@ class CommandSource(BaseModel):
     )
 
 
+ENDING = StandardInput, ReplaySource
+"""Sources that end by themselves: a person or a program has begun them and looks at how they end."""
+
 Source = Annotated[
     SerialSource | StandardInput | ReplaySource | MqttSource | FolderSource | CommandSource,
     Field(discriminator="kind"),

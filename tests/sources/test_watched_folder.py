@@ -408,8 +408,11 @@ class Line:
             assert not one.dropped
             self.taken.append((one.position, one.data))
 
-    def commit(self) -> None:
+    def journal(self) -> None:
         self.journaled = self.taken[-1][0] if self.taken else self.journaled
+
+    def commit(self) -> None:
+        self.journal()
         self.watch.source.acknowledge(self.journaled)
 
     def settle(self) -> None:
@@ -431,7 +434,7 @@ class Line:
         st.one_of(
             st.tuples(st.just("write"), st.integers(0, 5), st.integers(1, 40)),
             st.tuples(st.just("take"), st.integers(1, 60)),
-            st.tuples(st.sampled_from(["commit", "kill", "tear", "look"])),
+            st.tuples(st.sampled_from(["commit", "journal", "kill", "tear", "look"])),
         ),
         max_size=40,
     ),
