@@ -36,6 +36,7 @@ from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.source import FolderSource, MqttSource
+from edge_runtime.spec.topic import level_of
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
@@ -81,8 +82,11 @@ class DryBinding:
         """What happens to each channel, in words."""
         return self._contract.conversions
 
-    def take(self, frame: bytes | Damaged, arrival_ns: int) -> Iterator[Sample]:
-        """Judge one frame, in the order of the capture: a number may be held, and a sample come twice, as in the line."""
+    def take(self, frame: bytes | Damaged, arrival_ns: int, stream: str = "") -> Iterator[Sample]:
+        """Judge one frame, in the order of the capture: a number may be held, and a sample come twice, as in the line.
+
+        ``stream`` is the one that its topic names, if any.
+        """
         if isinstance(frame, Damaged):
             yield Sample("refused", frame.rejection)
             return
@@ -93,9 +97,9 @@ class DryBinding:
             yield Sample("refused", item)
         elif isinstance(item, Pack):
             for reading in item.at(arrival_ns):
-                yield self._judged(reading, arrival_ns, frame)
+                yield self._judged(reading._replace(stream=stream) if stream else reading, arrival_ns, frame)
         else:
-            yield self._judged(item, arrival_ns, frame)
+            yield self._judged(item._replace(stream=stream) if stream else item, arrival_ns, frame)
 
     def absent(self, frame: bytes | Damaged) -> list[str]:
         """Bound fields that the frame has not, each a clause with the nearest that it has."""
@@ -198,13 +202,15 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     number = 0
     is_text = not line.takes_bytes
     framer = make_framing(line.framing, line.decode.encoding)
-    drops = isinstance(line.source, MqttSource) and line.source.retained == "refuse"
+    topics = line.source if isinstance(line.source, MqttSource) else None
+    drops = topics is not None and topics.retained == "refuse"
+    level = None if topics is None else topics.stream_level
     whole = isinstance(line.source, FolderSource) and line.source.whole
     found = [whole_payload(file, is_text=is_text)] if whole else payloads(file, framer, is_text=is_text)
     for number, payload in enumerate(found, 1):
         absent_fields = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
-        for sample in binding.take(payload.frame, arrival_ns):
+        for sample in binding.take(payload.frame, arrival_ns, level_of(payload.topic, level)):
             missing = [one for one in absent_fields if not _is_told(one, sample.rejection)]
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
             kept = [_RETAINED] if drops and payload.is_retained else []

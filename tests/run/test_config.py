@@ -118,11 +118,13 @@ MISTAKES = {
     ),
     "wrong kind": (
         ('"serial"', '"tcp"'),
-        f"device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay', 'mqtt'; {SEE}",
+        "device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay', 'mqtt', 'folder', "
+        f"'command'; {SEE}",
     ),
     "no kind": (
         ('kind = "serial", ', ""),
-        f"device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay' or 'mqtt'; {SEE}",
+        "device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay' or 'mqtt' or 'folder'"
+        f" or 'command'; {SEE}",
     ),
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),

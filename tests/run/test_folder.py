@@ -110,20 +110,22 @@ def test_each_file_has_its_own_header_and_needs_no_last_line_end(tmp_path):
     ],
 )
 def test_no_kill_loses_or_doubles_a_row(tmp_path, bundle, channels, window, after, kills):
-    files, rows = (80 if kills > 2 else 16), 25
+    rows, ahead, files = 25, 4, kills + 8
     device(tmp_path, bundle=bundle, source=f', after = "{after}"', channels=channels)
     chance = random.Random(5)
     total = files * rows - window + 1
-    moments = sorted(chance.sample(range(20, total - 20), kills))
-    written = 0
-    for moment in [*moments, total]:
-        while written < files and written * rows < moment + rows + window:
-            export(tmp_path, written, rows, step_s=3600)
-            written += 1
+    for number in range(ahead):
+        export(tmp_path, number, rows, step_s=3600)
+    for number in range(ahead, ahead + kills):
+        export(tmp_path, number, rows, step_s=3600)
         with Running(tmp_path) as running:
-            running.until(moment)
-            if moment != total:
-                running.process.send_signal(signal.SIGKILL)
+            there = (number + 1) * rows - window + 1
+            running.until(min(there, len(answers(tmp_path)) + chance.randrange(1, 2 * rows)))
+            running.process.send_signal(signal.SIGKILL)
+    for number in range(ahead + kills, files):
+        export(tmp_path, number, rows, step_s=3600)
+    with Running(tmp_path) as running:
+        running.until(total)
     ids = [one["id"] for one in answers(tmp_path)]
     assert len(ids) == len(set(ids)) == total
     assert [one["seq"] for one in answers(tmp_path)] == list(range(total))

@@ -203,3 +203,16 @@ def test_it_says_why_no_message_comes(tmp_path):
     assert ran.returncode == 0
     assert "mqtt in/+/reading: not connected: 127.0.0.1:1: Connection refused; trying again" in ran.stderr
     assert ran.stderr.splitlines()[-1] == "recorded 0 bytes in 0 messages to a.rec"
+
+
+def test_bind_has_the_stream_of_a_topic_too(tmp_path):
+    device(tmp_path, 1, source=", stream_level = 2")
+    messages = [Record(1, reading(0), topic=f"in/{name}/reading", qos=1) for name in ("a", "b", "a")]
+    (tmp_path / "a.rec").write_bytes(MESSAGES_MAGIC + b"".join(map(encode_message, messages)))
+    ran = run_program("bind", "--dry-run", "a.rec", "--config", "device.toml", home=tmp_path, cwd=tmp_path)
+    told = [json.loads(one) for one in ran.stdout.splitlines()]
+    assert [(one["outcome"], one["stream"]) for one in told] == [
+        ("accepted", "a"),
+        ("accepted", "b"),
+        ("duplicate", "a"),
+    ]
