@@ -118,13 +118,17 @@ MISTAKES = {
     ),
     "wrong kind": (
         ('"serial"', '"tcp"'),
-        "device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay', 'mqtt', 'folder', "
-        f"'command'; {SEE}",
+        (
+            "device.toml, line[0].source: found kind 'tcp'; expected one of 'serial', 'stdin', 'replay', 'mqtt', 'folder', "
+            f"'command'; {SEE}"
+        ),
     ),
     "no kind": (
         ('kind = "serial", ', ""),
-        "device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay' or 'mqtt' or 'folder'"
-        f" or 'command'; {SEE}",
+        (
+            "device.toml, line[0].source: found no kind; expected kind = 'serial' or 'stdin' or 'replay' or 'mqtt' or 'folder'"
+            f" or 'command'; {SEE}"
+        ),
     ),
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),
