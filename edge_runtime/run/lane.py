@@ -273,7 +273,7 @@ class Lane:
             sinks={sink.name: sink.status() for sink in self._sinks},
             reopened=self.source.reopened,
             bundle=BundleIdentity(manifest.id, manifest.version, self._ready.model.digest),
-            provider=self._ready.profile.providers[0].name,
+            provider=self._ready.provider,
             last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),
