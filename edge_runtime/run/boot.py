@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
@@ -35,6 +36,7 @@ class ReadyModel:
     """A model that has passed its goldens on this device; only ``boot`` can make one, and only one may serve."""
 
     model: Model
+    goldens: Goldens
     provider: str
     profile: DeviceProfile
     machine: Machine
@@ -112,9 +114,12 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
         facts=facts,
         injected=inject,
     )
-    if not passed or model is None:
+    if not passed or model is None or trial.goldens is None:
         return Booted(report, None)
-    return Booted(report, ReadyModel(model, facts["provider"], setting.profile, setting.machine, report, proof=_PROOF))
+    return Booted(
+        report,
+        ReadyModel(model, trial.goldens, facts["provider"], setting.profile, setting.machine, report, proof=_PROOF),
+    )
 
 
 class _Trial:
@@ -126,6 +131,7 @@ class _Trial:
         self.checks: list[Check] = []
         self.bundle: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
+        self.goldens: Goldens | None = None
 
     def run(self, path: Path) -> Model | None:
         setting = self._setting
@@ -175,7 +181,7 @@ class _Trial:
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
         }  # fmt: skip
         self._check("placement", checks.placement, sessions, choice)
-        goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
+        self.goldens = goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)
         conversions = self._check("bindings", checks.bindings, manifest, setting.bindings)
         self.facts["conversions"] = dict(conversions.by_line) if conversions else {}

@@ -101,7 +101,9 @@ def test_only_boot_makes_a_ready_model(setting: Setting) -> None:
     ready = boot(FROST, setting).ready
     assert ready is not None
     with pytest.raises(TypeError, match=r"made by edge_runtime\.run\.boot\.boot alone"):
-        ReadyModel(ready.model, ready.provider, ready.profile, ready.machine, ready.report, proof=object())
+        ReadyModel(
+            ready.model, ready.goldens, ready.provider, ready.profile, ready.machine, ready.report, proof=object()
+        )
 
 
 @pytest.mark.parametrize("bundle", [FROST, DEWPOINT], ids=lambda path: path.name)
@@ -411,7 +413,7 @@ def test_a_provider_without_a_tolerance_serves_nothing(bare: Setting) -> None:
 
 
 def test_a_session_that_fails_its_goldens_leaves_it_to_the_next_of_the_list(
-    bare: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bare: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a provider that computes something else; here another model plays it."""
     other = (ROOT / "examples/frost/model_fp32.onnx").read_bytes()
