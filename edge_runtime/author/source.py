@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from edge_runtime.author.arrays import Arrays, Asked, Part, read_npz, take_part, take_reference
+from edge_runtime.author.arrays import Asked, Part, read_npz, take_part, take_reference
 from edge_runtime.author.contract import Contract, load_contract
 from edge_runtime.author.graph import MAX_MODEL_BYTES, Graph, clean_graph
 from edge_runtime.author.lint_build import as_exported, require_onnx
@@ -75,15 +75,10 @@ def read_source(path: Path) -> Source:
         prepare=_prepare(found["preprocess_onnx"], contract, folder / own.file) if own else None,
         train=train,
         test=take_part(data, contract.data.test, contract, subject) if contract.data.test else None,
-        validation=_validation(data, contract, subject),
+        validation=take_part(data, contract.data.validation, contract, subject) if contract.data.validation else None,
         asked=_named(reference, models[contract.model]),
         findings=findings,
     )
-
-
-def _validation(data: Arrays, contract: Contract, subject: str) -> Part | None:
-    part = contract.data.validation
-    return take_part(data, part, contract, subject) if contract.gates and part else None
 
 
 def sha256(data: bytes) -> str:
