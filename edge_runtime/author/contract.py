@@ -1,5 +1,6 @@
 """contract.toml as frozen values: what the author promises and where their files are; it opens no model and no data."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.lint_finding import Waive
-from edge_runtime.author.mistake import told
+from edge_runtime.author.mistake import faults, together
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
 from edge_runtime.spec.inputs import Axis, Dtype, Window
@@ -210,23 +211,24 @@ def load_contract(path: Path) -> Contract:
 
     Raises:
         ConfigurationError: naming the file and the key: no such file, no TOML, an unknown key (with the nearest), a
-            value of the wrong kind, a unit that is still TODO or unknown, parts that do not fit together.
+            value of the wrong kind, a unit that is still TODO or unknown, parts that do not fit together. Its notes are
+            the further mistakes that the same text shows, a line each.
 
     """
-    from edge_runtime.author.contract_fit import require_fitting  # noqa: PLC0415 - it is about this module's values
+    from edge_runtime.author.contract_fit import misfits  # noqa: PLC0415 - it is about this module's values
 
     raw = _toml(path)
-    for key, value in _texts(raw):
-        if value.strip().upper() == "TODO":
-            raise ConfigurationError(
-                subject=f"{path}, {key}", found="TODO", expected=_MEANT.get(key.rsplit(".", 1)[-1], "its value"),
-                todo=WAYS.get(key, "find out and write it down: a guess cannot be built"),
-            )  # fmt: skip
+    unsaid = {key: _unsaid(f"{path}, {key}", key, value) for key, value in _texts(raw) if _says_nothing(key, value)}
+    contract = None
     try:
         contract = Contract.model_validate(raw)
+        found = list(misfits(contract, path))
     except ValidationError as error:
-        raise told(error, subject=str(path), model=Contract, ways=WAYS) from error
-    require_fitting(contract, path)
+        found = faults(error, subject=str(path), model=Contract, ways=WAYS)
+    # What is still TODO is no unit, number or name either, and once is enough.
+    mistakes = [*unsaid.values(), *(one for one in found if one.subject.rpartition(", ")[2] not in unsaid)]
+    if contract is None or mistakes:
+        raise together(mistakes)
     return contract
 
 
@@ -239,10 +241,40 @@ TENSOR_WAY = (
     "record the tensors your framework was given beside its answers: record_reference(lambda raw: (predict(raw), "
     "tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
 )
+CHECKPOINT_DIGEST = "64 hex digits, for instance from: sha256sum checkpoint.pt"
 WAYS = {"reference.tensor": TENSOR_WAY}
 """By key what to do where only the author can have its value, and documentation alone would not help."""
 
-_MEANT = {"unit": "the unit the values are in, as docs/units.md spells it"}
+_MEANT = {
+    "unit": "the unit the values are in, as docs/units.md spells it",
+    "physical": "two numbers, the lowest and the highest that can be at all",
+    "length": "a number of samples, without quotes",
+    "checkpoint_sha256": CHECKPOINT_DIGEST,
+    "limits": "what the numbers must not be taken for",
+}
+_TODO = re.compile(r"\btodo\b", re.IGNORECASE)
+# What only people read: nothing else would notice that it says nothing.
+_FREE_TEXT = re.compile(
+    r"description|provenance\.(checkpoint|framework|exporter|training_data|licence|limits)|output\.\d+\.meaning"
+    r"|(variant\.\d+\.)?tolerance\.evidence"
+)
+_MIN_TEXT = 2
+
+
+def _says_nothing(key: str, value: str) -> bool:
+    if value.strip().upper() == "TODO":
+        return True
+    return bool(_FREE_TEXT.fullmatch(key)) and (len(value.strip()) < _MIN_TEXT or bool(_TODO.search(value)))
+
+
+def _unsaid(subject: str, key: str, value: str) -> ConfigurationError:
+    parts = [part for part in key.split(".") if not part.isdigit()]
+    found = value.strip()
+    return ConfigurationError(
+        subject=subject, found="TODO" if found.upper() == "TODO" else repr(found[:60]),
+        expected=_MEANT.get(parts[-1], "a few words" if _FREE_TEXT.fullmatch(key) else "its value"),
+        todo=WAYS.get(key, "find out and write it down: a guess cannot be built"),
+    )  # fmt: skip
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -56,7 +56,8 @@ def _number(values: Sequence[ValueInfoProto]) -> str:
 name = {quoted(channel_names([value.name])[0])}
 meaning = "TODO"
 unit = "TODO"  # "1" for a number without unit
-# postprocess = [{{ step = "destandardize", mean = 0.0, std = 1.0 }}]
+# postprocess = [{{ step = "destandardize", mean = 0.0, std = 1.0 }}]  # where the target was standardized
+# flags = [{{ name = "low", side = "below", on = 2.0, off = 2.5 }}]  # a warning with hysteresis, in this unit
 """
 
 

@@ -75,9 +75,7 @@ def _rings(taken_for: NDArray[np.int64]) -> Iterator[list[int]]:
             yield ring
 
 
-def _exchange(
-    words: list[str], counts: NDArray[np.int64], taken_for: NDArray[np.int64], ring: list[int]
-) -> Exchange:
+def _exchange(words: list[str], counts: NDArray[np.int64], taken_for: NDArray[np.int64], ring: list[int]) -> Exchange:
     return Exchange(
         tuple(words[at] for at in ring),
         sum(int(counts[at, at]) for at in ring),

@@ -157,7 +157,9 @@ def classifier(pack: Pack) -> Pack:
     np.savez(pack.folder / "data.npz", train=train, train_y=train_y, test=test, test_y=test_y)
     np.savez(pack.folder / "reference.npz", raw=asked, tensor=asked, answered=asked @ weights + bias)
     # What was true has the words in the order of training, whatever the contract calls them.
-    pack.arrays("data.npz", lambda found: found.update(train_y=np.array(WORDS)[train_y], test_y=np.array(WORDS)[test_y]))
+    pack.arrays(
+        "data.npz", lambda found: found.update(train_y=np.array(WORDS)[train_y], test_y=np.array(WORDS)[test_y])
+    )
     return pack
 
 
