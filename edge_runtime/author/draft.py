@@ -11,7 +11,7 @@ from onnx import ModelProto
 from edge_runtime.author.arrays import extent, longest_runs
 from edge_runtime.author.contract import CHECKPOINT_DIGEST
 from edge_runtime.author.draft_data import Table, with_target
-from edge_runtime.author.draft_outputs import outputs
+from edge_runtime.author.draft_outputs import outputs, shape_of
 from edge_runtime.author.draft_reference import Recorded, draft_reference
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
 from edge_runtime.author.lint_nodes import dtype_name
@@ -62,10 +62,7 @@ def _model_input(model: ModelProto, subject: str) -> tuple[str, tuple[int | str,
     inputs = [value for value in model.graph.input if value.name not in stored]
     if not inputs:
         raise BundleError(subject=subject, found="no input", expected="one input", todo="export the model again")
-    value = inputs[0]
-    return value.name, tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim
-    )
+    return inputs[0].name, shape_of(inputs[0])
 
 
 def _input(name: str, shape: tuple[int | str, ...], table: Table, subject: str) -> _Input:

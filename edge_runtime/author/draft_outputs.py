@@ -45,6 +45,12 @@ def outputs(model: ModelProto, table: Table) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def shape_of(value: ValueInfoProto) -> tuple[int | str, ...]:
+    """A tensor's sizes: a number, the name of one that may be any, or "?"."""
+    dims = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
+
+
 def _number(values: Sequence[ValueInfoProto]) -> str:
     value = values[0]
     wide = _classes_in(value)
@@ -174,8 +180,6 @@ def _others(names: Sequence[str]) -> str:
 
 def _tensor(value: ValueInfoProto) -> str:
     kind = value.type.tensor_type
-    shape = ", ".join(
-        str(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?") for dim in kind.shape.dim
-    )
+    shape = ", ".join(map(str, shape_of(value)))
     dtype = "string" if _is_text(value) else dtype_name(kind.elem_type)
     return f"tensor = {quoted(value.name)}  # {dtype} ({comment(shape)})"

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from onnx import ModelProto
 
 from edge_runtime.author.draft_data import Table
+from edge_runtime.author.draft_outputs import shape_of
 from edge_runtime.author.draft_text import comment, quoted
 
 _GROUPS = ("raw", "tensor", "output")
@@ -30,9 +31,9 @@ def draft_reference(recorded: Recorded | None, model: ModelProto, table: Table, 
     """
     arrays = recorded.arrays if recorded else {}
     found = {group: _named(group, arrays) for group in _GROUPS}
-    guessed = _by_shape({group: shape for group, shape in _wanted(model, table, input_shape).items() if not found[group]}, {
-        name: shape for name, shape in arrays.items() if name.partition("/")[0] not in _GROUPS
-    })  # fmt: skip
+    others = {name: shape for name, shape in arrays.items() if name.partition("/")[0] not in _GROUPS}
+    wanted = {group: shape for group, shape in _wanted(model, table, input_shape).items() if not found[group]}
+    guessed = _by_shape(wanted, others)
     lines = [
         "# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered.",
         "[reference]",
@@ -42,13 +43,13 @@ def draft_reference(recorded: Recorded | None, model: ModelProto, table: Table, 
         if group in guessed:
             lines.append(f"{group} = {quoted(guessed[group])}  # guessed by its shape: check it")
         else:
-            lines.append(f"{group} = {found[group] or _todo(arrays)}")
+            lines.append(f"{group} = {found[group] or _todo(others)}")
     return "\n".join([*lines, ""])
 
 
-def _todo(arrays: Mapping[str, Shape]) -> str:
-    others = [f"{name} {shape}" for name, shape in arrays.items() if name.partition("/")[0] not in _GROUPS]
-    return quoted("TODO") + (f"  # perhaps one of {comment(', '.join(others))}" if others else "")
+def _todo(others: Mapping[str, Shape]) -> str:
+    shown = ", ".join(f"{name} {shape}" for name, shape in others.items())
+    return quoted("TODO") + (f"  # perhaps one of {comment(shown)}" if shown else "")
 
 
 def _named(group: str, arrays: Mapping[str, Shape]) -> str | None:
@@ -61,10 +62,7 @@ def _named(group: str, arrays: Mapping[str, Shape]) -> str | None:
 
 def _wanted(model: ModelProto, table: Table, input_shape: AnyShape) -> dict[str, AnyShape]:
     """What shape each group would have, its first place the number of cases."""
-    outputs = [
-        tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in one.type.tensor_type.shape.dim)
-        for one in model.graph.output
-    ]  # fmt: skip
+    outputs = [shape_of(one) for one in model.graph.output]
     wanted: dict[str, AnyShape] = {"tensor": ("cases", *input_shape[1:])}
     if not table.is_series or len(input_shape) == len(table.axes):  # else the data have yet to be cut into windows
         wanted["raw"] = ("cases", *table.layout)
