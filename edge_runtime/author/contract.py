@@ -218,7 +218,8 @@ def load_contract(path: Path) -> Contract:
     from edge_runtime.author.contract_fit import misfits  # noqa: PLC0415 - it is about this module's values
 
     raw = _toml(path)
-    unsaid = {key: _unsaid(f"{path}, {key}", key, value) for key, value in _texts(raw) if _says_nothing(key, value)}
+    texts = [(_ITEM.sub("", key), key, value) for key, value in _texts(raw)]
+    unsaid = {of: _unsaid(f"{path}, {of}", of, value) for of, key, value in texts if _says_nothing(key, value)}
     contract = None
     try:
         contract = Contract.model_validate(raw)
@@ -226,7 +227,10 @@ def load_contract(path: Path) -> Contract:
     except ValidationError as error:
         found = faults(error, subject=str(path), model=Contract, ways=WAYS)
     # What is still TODO is no unit, number or name either, and once is enough.
-    mistakes = [*unsaid.values(), *(one for one in found if one.subject.rpartition(", ")[2] not in unsaid)]
+    mistakes = [
+        *unsaid.values(),
+        *(one for one in found if _ITEM.sub("", one.subject.rpartition(", ")[2]) not in unsaid),
+    ]
     if contract is None or mistakes:
         raise together(mistakes)
     return contract
@@ -250,6 +254,10 @@ _MEANT = {
     "physical": "two numbers, the lowest and the highest that can be at all",
     "length": "a number of samples, without quotes",
     "checkpoint_sha256": CHECKPOINT_DIGEST,
+    "raw": "an array of the reference: the raw values, as in [data]",
+    "tensor": "an array of the reference: the tensor your framework was given",
+    "output": "an array of the reference: what your framework answered",
+    "labels": "its words, in the order of training",
     "limits": "what the numbers must not be taken for",
 }
 _TODO = re.compile(r"\btodo\b", re.IGNORECASE)
@@ -259,6 +267,8 @@ _FREE_TEXT = re.compile(
     r"|(variant\.\d+\.)?tolerance\.evidence"
 )
 _MIN_TEXT = 2
+# The place in a list, whose key is the list's.
+_ITEM = re.compile(r"\.\d+$")
 
 
 def _says_nothing(key: str, value: str) -> bool:
@@ -268,11 +278,10 @@ def _says_nothing(key: str, value: str) -> bool:
 
 
 def _unsaid(subject: str, key: str, value: str) -> ConfigurationError:
-    parts = [part for part in key.split(".") if not part.isdigit()]
     found = value.strip()
     return ConfigurationError(
         subject=subject, found="TODO" if found.upper() == "TODO" else repr(found[:60]),
-        expected=_MEANT.get(parts[-1], "a few words" if _FREE_TEXT.fullmatch(key) else "its value"),
+        expected=_MEANT.get(key.rpartition(".")[2], "a few words" if _FREE_TEXT.fullmatch(key) else "its value"),
         todo=WAYS.get(key, "find out and write it down: a guess cannot be built"),
     )  # fmt: skip
 

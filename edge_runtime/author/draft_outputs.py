@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onnx import AttributeProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from edge_runtime.author.draft_data import Table, Target
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
-from edge_runtime.author.lint_nodes import dtype_name, nodes
+from edge_runtime.author.lint_nodes import dtype_name, stated_classes
 from edge_runtime.author.rewrite import tensors_for_maps
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
@@ -26,7 +26,7 @@ def outputs(model: ModelProto, table: Table) -> str:
     plain = ModelProto()
     plain.CopyFrom(model)
     maps = tensors_for_maps(plain)  # a build makes the same tensors of them
-    stated = next(iter(maps.values()), None) or _stated_classes(model)
+    stated = next(iter(maps.values()), None) or stated_classes(model)
     values = list(plain.graph.output)
     label = next((one for one in values if _is_label(one)), None)
     scores = next((one for one in values if one.name in maps), None)
@@ -131,17 +131,6 @@ def _unfit_targets(words: tuple[str, ...], table: Table) -> str:
 
 def _fits(target: Target, words: tuple[str, ...]) -> bool:
     return all(one in words if isinstance(one, str) else 0 <= one < len(words) for one in target.values)
-
-
-def _stated_classes(model: ModelProto) -> tuple[str, ...] | None:
-    """The classes that a classifier of ai.onnx.ml names, as texts; None where no node does, or two differ."""
-    found = {
-        tuple(text.decode("utf-8", "replace") for text in one.strings) or tuple(map(str, one.ints))
-        for node in nodes(model)
-        for one in node.attribute
-        if one.name.startswith("classlabels") and one.type in (AttributeProto.STRINGS, AttributeProto.INTS)
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def _is_label(value: ValueInfoProto) -> bool:

@@ -41,6 +41,13 @@ SWAPPED = Rule(
     "wrong words",
     "write `labels` in the order of training, the class of index 0 first; or correct the target, if that has them wrong",
 )  # fmt: skip
+BY_PLACE = Rule(
+    "labels-unproven", "warning",
+    "a label's words that no data speak of, since its target is given by place",
+    "a place in the target is the same place in `labels`, whatever stands there: words in a wrong order would pass",
+    "write the target as words, made by your training code's own table of classes; or read `labels` once more and waive "
+    "this",
+)  # fmt: skip
 WORSE = Rule(
     "worse-than-float", "error",
     "answers whose mean absolute error on the test data, or share of wrong labels, is more than three times the float "
@@ -49,7 +56,7 @@ WORSE = Rule(
     "calibrate on data as it will come, keep float32, or search for a recipe with [gates]",
 )  # fmt: skip
 
-RULES = (NO_BETTER, ALWAYS_SAME, NO_BETTER_LABEL, SWAPPED, WORSE)
+RULES = (NO_BETTER, ALWAYS_SAME, NO_BETTER_LABEL, SWAPPED, BY_PLACE, WORSE)
 
 _FACTOR = 3.0
 # Below this share of the mean's own error (the commonest word's) a model is good whatever float32 may reach.
@@ -77,6 +84,11 @@ def answers(
             yield from _of_label(name, found, said[name], true[name], split)
         else:
             yield from _of_numbers(name, found, said[name], true[name], train.get(name, true[name]), split)
+
+
+def by_place(output: str) -> Finding:
+    """What is to be said of a label whose target holds places."""
+    return BY_PLACE.found_at(f"output {output}", "its target holds places, so nothing says that its words are in order")
 
 
 def _of_numbers(name: str, found: Metrics, said: Values, true: Values, train: Values, split: str) -> Iterator[Finding]:

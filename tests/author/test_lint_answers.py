@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edge_runtime.author.build import Build, build
 from edge_runtime.author.lint_answers import answers
 from edge_runtime.author.record import Metrics
+from edge_runtime.errors import ConfigurationError
 from tests.author.conftest import Pack
 
 POSTPROCESS = 'postprocess = [{ step = "destandardize", mean = 10.0, std = 5.0 }]\n'
@@ -199,6 +200,25 @@ def test_two_of_four_labels_swapped_are_refused_by_name(classifier: Pack) -> Non
         r"output kind: right in \d\d\.\d{3}% of 400 test cases, and in 9\d\.\d{3}% if 'gust' and 'rain' changed places "
         r"\[labels-swapped\]", line,
     )  # fmt: skip
+
+
+def test_a_target_of_places_says_nothing_of_the_words_and_is_told_to(classifier: Pack) -> None:
+    def numbered(found: dict[str, np.ndarray]) -> None:
+        found.update({name: np.array([WORDS.index(word) for word in found[name]]) for name in ("train_y", "test_y")})
+
+    classifier.arrays("data.npz", numbered)
+    assert _rename(classifier, "gust", "rain", "snow", "calm") == []
+    (line,) = (one for one in _build(classifier).record.warnings if "[labels-unproven]" in one)
+    assert line.startswith("output kind: its target holds places, so nothing says that its words are in order")
+    classifier.edit('"gust", "rain", "snow", "calm"', '"0", "1", "2", "3"')
+    assert not any("[labels-unproven]" in one for one in _build(classifier).record.warnings)
+
+
+def test_a_target_in_other_words_is_refused_before_anything_is_counted(classifier: Pack) -> None:
+    with pytest.raises(
+        ConfigurationError, match="found 'calm'; expected one of Calm, gust, rain, snow; write the labels of"
+    ):
+        _rename(classifier, "Calm", "gust", "rain", "snow")
 
 
 def test_rotated_labels_are_refused_by_the_validation_data_too(classifier: Pack) -> None:
