@@ -1,8 +1,8 @@
 """Tells mistakes in a contract, each as one line, with the nearest key where one is misspelt; it decides on no rule itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -10,6 +10,7 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.fault import expected_by, is_missing
 
 _SHOWN = 80
+_Made = TypeVar("_Made")
 _TODO = "correct it; docs/contract.md lists every key"
 
 
@@ -29,6 +30,17 @@ def together(errors: Sequence[ConfigurationError]) -> ConfigurationError:
     for line in dict.fromkeys([*map(str, others), *(note for one in others for note in getattr(one, "__notes__", ()))]):
         first.add_note(line)
     return first
+
+
+def gathered(makes: Mapping[str, Callable[[], _Made]]) -> tuple[dict[str, _Made], list[ConfigurationError]]:
+    """What each call makes, by name, and the errors of those that make nothing: none hides the next."""
+    made, wrong = {}, []
+    for name, make in makes.items():
+        try:
+            made[name] = make()
+        except ConfigurationError as error:
+            wrong.append(error)
+    return made, wrong
 
 
 def faults(

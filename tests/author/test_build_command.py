@@ -137,3 +137,18 @@ def test_a_stuck_limit_that_is_too_low_is_told_of_every_channel(pack: Pack) -> N
     stuck, band = caught.value.__notes__
     assert "channel relative_humidity, stuck_after: found 3; expected more than 3" in stuck
     assert "channel relative_humidity, physical" in band
+
+
+def test_every_file_and_every_array_that_is_not_there_is_told(pack: Pack, capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in (('"train"', '"trains"'), ('"test_y"', '"tests_y"'), ('output = "answered"', 'output = "said"')):
+        pack.edit(old, new)
+    assert cli(["build", str(pack.contract)]) == 78
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("found ")[2].partition(";")[0] for line in lines] == [
+        "no array 'trains'", "no array 'tests_y'", "no array 'said'",
+    ]  # fmt: skip
+    pack.edit('"model.onnx"', '"models.onnx"')
+    pack.edit('"data.npz"', '"dates.npz"')
+    assert cli(["build", str(pack.contract)]) == 78
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": found")[0].rpartition(", ")[2] for line in lines] == ["model", "data"]
