@@ -1,8 +1,6 @@
 """contract.toml as frozen values: what the author promises and where their files are; it opens no model and no data."""
 
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +9,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.lint_finding import Waive
 from edge_runtime.author.mistake import faults, together
+from edge_runtime.author.unsaid import WAYS, list_of, saying_nothing
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
 from edge_runtime.spec.inputs import Axis, Dtype, Window
@@ -218,8 +217,7 @@ def load_contract(path: Path) -> Contract:
     from edge_runtime.author.contract_fit import misfits  # noqa: PLC0415 - it is about this module's values
 
     raw = _toml(path)
-    texts = [(_ITEM.sub("", key), key, value) for key, value in _texts(raw)]
-    unsaid = {of: _unsaid(f"{path}, {of}", of, value) for of, key, value in texts if _says_nothing(key, value)}
+    unsaid = saying_nothing(raw, str(path))
     contract = None
     try:
         contract = Contract.model_validate(raw)
@@ -227,10 +225,7 @@ def load_contract(path: Path) -> Contract:
     except ValidationError as error:
         found = faults(error, subject=str(path), model=Contract, ways=WAYS)
     # What is still TODO is no unit, number or name either, and once is enough.
-    mistakes = [
-        *unsaid.values(),
-        *(one for one in found if _ITEM.sub("", one.subject.rpartition(", ")[2]) not in unsaid),
-    ]
+    mistakes = [*unsaid.values(), *(one for one in found if list_of(one.subject.rpartition(", ")[2]) not in unsaid)]
     if contract is None or mistakes:
         raise together(mistakes)
     return contract
@@ -239,51 +234,6 @@ def load_contract(path: Path) -> Contract:
 def band(pair: Range) -> Band:
     """A contract's range as the manifest's band."""
     return Band(min=pair[0], max=pair[1])
-
-
-TENSOR_WAY = (
-    "record the tensors your framework was given beside its answers: record_reference(lambda raw: (predict(raw), "
-    "tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
-)
-CHECKPOINT_DIGEST = "64 hex digits, for instance from: sha256sum checkpoint.pt"
-WAYS = {"reference.tensor": TENSOR_WAY}
-"""By key what to do where only the author can have its value, and documentation alone would not help."""
-
-_MEANT = {
-    "unit": "the unit the values are in, as docs/units.md spells it",
-    "physical": "two numbers, the lowest and the highest that can be at all",
-    "length": "a number of samples, without quotes",
-    "checkpoint_sha256": CHECKPOINT_DIGEST,
-    "raw": "an array of the reference: the raw values, as in [data]",
-    "tensor": "an array of the reference: the tensor your framework was given",
-    "output": "an array of the reference: what your framework answered",
-    "labels": "its words, in the order of training",
-    "limits": "what the numbers must not be taken for",
-}
-_TODO = re.compile(r"\btodo\b", re.IGNORECASE)
-# What only people read: nothing else would notice that it says nothing.
-_FREE_TEXT = re.compile(
-    r"description|provenance\.(checkpoint|framework|exporter|training_data|licence|limits)|output\.\d+\.meaning"
-    r"|(variant\.\d+\.)?tolerance\.evidence"
-)
-_MIN_TEXT = 2
-# The place in a list, whose key is the list's.
-_ITEM = re.compile(r"\.\d+$")
-
-
-def _says_nothing(key: str, value: str) -> bool:
-    if value.strip().upper() == "TODO":
-        return True
-    return bool(_FREE_TEXT.fullmatch(key)) and (len(value.strip()) < _MIN_TEXT or bool(_TODO.search(value)))
-
-
-def _unsaid(subject: str, key: str, value: str) -> ConfigurationError:
-    found = value.strip()
-    return ConfigurationError(
-        subject=subject, found="TODO" if found.upper() == "TODO" else repr(found[:60]),
-        expected=_MEANT.get(key.rpartition(".")[2], "a few words" if _FREE_TEXT.fullmatch(key) else "its value"),
-        todo=WAYS.get(key, "find out and write it down: a guess cannot be built"),
-    )  # fmt: skip
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -307,14 +257,3 @@ def _toml(path: Path) -> dict[str, Any]:
             subject=str(path), found=f"no valid TOML ({error})", expected="TOML 1.0 in UTF-8",
             todo="correct that place",
         ) from error  # fmt: skip
-
-
-def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _texts(inner, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _texts(inner, f"{key}.{at}")

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from edge_runtime.author.arrays import extent, longest_runs
-from edge_runtime.author.contract import CHECKPOINT_DIGEST
-from edge_runtime.author.draft_data import Table, with_target
+from edge_runtime.author.draft_data import Table
 from edge_runtime.author.draft_outputs import outputs, shape_of
 from edge_runtime.author.draft_reference import Recorded, draft_reference
+from edge_runtime.author.draft_target import with_target
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
 from edge_runtime.author.lint_nodes import dtype_name
+from edge_runtime.author.unsaid import CHECKPOINT_DIGEST
 from edge_runtime.errors import BundleError
 
 _QUANTILES = (1, 25, 50, 75, 99)

@@ -4,7 +4,7 @@ import csv
 import importlib
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.author.arrays import Arrays, read_npz
-from edge_runtime.author.draft_text import channel_names
 from edge_runtime.errors import ConfigurationError, DeviceError
 
 _TIME = re.compile(r"(?:^|[^a-z])(?:time|timestamp|date|datetime)(?:$|[^a-z])", re.IGNORECASE)
 _ROLES = {"train": r"train", "validation": r"val(?:id)?", "test": r"test"}
 # What people call a target where there is a single split, whose name then stands nowhere.
-_TARGET = re.compile(r"(?:^|[^a-z])(?:y|targets?|labels?|class|classes)(?:$|[^a-z])", re.IGNORECASE)
+TARGET = re.compile(r"(?:^|[^a-z])(?:y|targets?|labels?|class|classes)(?:$|[^a-z])", re.IGNORECASE)
 # Seconds since 1970 have 10 digits; more of them are thousandths, millionths, or billionths.
 _EPOCHS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 _WINDOWED = 3  # axes of an array of windows
@@ -84,34 +83,6 @@ def read_table(data: bytes, path: Path, *, file: str) -> Table:
             return _of_columns(_parquet_columns(data, path), path)
         case _:
             raise _refused(path, f"the ending {path.suffix!r}", "give .csv, .npz or .parquet")
-
-
-def with_target(table: Table, sizes: Collection[int], outputs: Collection[str]) -> Table:
-    """The table with its one column that is called a target taken for that, where it was a channel or left out.
-
-    ``sizes`` are those that the model's input may have; ``outputs`` are what its outputs are called, as a contract spells
-    names. A column of numbers is taken out only where the model then has the data's number of channels.
-    """
-    called = [
-        name for name in (*table.names, *table.left_out) if _TARGET.search(name) or channel_names([name])[0] in outputs
-    ]
-    if table.file is not None or len(called) != 1:
-        return table
-    (name,) = called
-    parts = (table.parts[0]._replace(target=f"train_{channel_names([name])[0]}"),)
-    if name in table.left_out:
-        return table._replace(parts=parts, left_out=tuple(one for one in table.left_out if one != name))
-    if len(table.names) in sizes or len(table.names) - 1 not in sizes:
-        return table
-    at = table.names.index(name)
-    values = table.raw[0, :, at]
-    is_whole = bool(np.isfinite(values).all() and (values == np.rint(values)).all())
-    return table._replace(
-        names=table.names[:at] + table.names[at + 1 :],
-        raw=np.delete(table.raw, at, axis=2),
-        parts=parts,
-        targets=(*table.targets, *([Target(name, tuple(np.unique(values.astype(int)).tolist()))] if is_whole else [])),
-    )
 
 
 def _csv_columns(data: bytes, path: Path) -> dict[str, Sequence[object]]:
@@ -253,7 +224,7 @@ def _target(arrays: Arrays, values: str, role: str) -> str | None:
         name
         for name, array in arrays.items()
         if name != values and array.shape in ((len(arrays[values]),), (len(arrays[values]), 1))
-        and array.dtype.kind in "fiuU" and (_is(name, role) if split else bool(_TARGET.search(name))) and not _TIME.search(name)
+        and array.dtype.kind in "fiuU" and (_is(name, role) if split else bool(TARGET.search(name))) and not _TIME.search(name)
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
 

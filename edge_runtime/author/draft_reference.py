@@ -43,7 +43,8 @@ def draft_reference(recorded: Recorded | None, model: ModelProto, table: Table, 
         if group in guessed:
             lines.append(f"{group} = {quoted(guessed[group])}  # guessed by its shape: check it")
         else:
-            lines.append(f"{group} = {found[group] or _todo(others)}")
+            left = {name: shape for name, shape in others.items() if name not in guessed.values()}
+            lines.append(f"{group} = {found[group] or _todo(left)}")
     return "\n".join([*lines, ""])
 
 
