@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Assemble, Conversions, bad_encoding, bound_fields, make_assemble
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark
@@ -21,7 +22,7 @@ csv.field_size_limit(16_777_216)
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class CsvDecoder:
+class CsvDecoder(Decoder):
     """Reads rows; in header mode the columns are those of the last header seen."""
 
     def __init__(
@@ -86,10 +87,6 @@ class CsvDecoder:
     def columns(self) -> tuple[str, ...] | None:
         """The columns in force, or ``None`` before a header."""
         return self._columns
-
-    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
-        """A row without a bound column never gets this far."""
-        return refused
 
     def restore_columns(self, columns: tuple[str, ...] | None) -> None:
         """Take up a header of a former run; a fixed list, or a header that lacks a bound field, is left as it is."""

@@ -19,7 +19,7 @@ from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
-    from edge_runtime.flow.decode import Decoder
+    from edge_runtime.flow.decoder import Decoder
     from edge_runtime.flow.framing import Framer
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
