@@ -73,7 +73,7 @@ def read_source(path: Path) -> Source:
     )
     references, unlike = gathered({"reference": partial(take_reference, recorded, contract, str(asked))})
     if wrong or unlike:
-        raise together([*wrong, *unlike])
+        raise together([*unlike, *wrong])
     train, reference = parts["train"], references["reference"]
     findings = as_exported(contract, untouched, len(train.raw), folder)
     models = {file: _clean(data, contract, folder / file) for file, data in untouched.items()}
