@@ -190,7 +190,6 @@ def _tell(failure: EdgeRuntimeError) -> int:
         from traceback import print_exc  # noqa: PLC0415 -- only asked for by who hunts a fault
 
         print_exc()
-    # A contract's further mistakes are notes of the first, so that one run tells them all.
-    for line in (failure, *getattr(failure, "__notes__", ())):
-        print(f"{_PROGRAM}: {line}", file=sys.stderr)  # noqa: T201 -- the one line every mistake gets
+    for one in (failure, *failure.others):
+        print(f"{_PROGRAM}: {one}", file=sys.stderr)  # noqa: T201 -- the one line every failure gets
     return failure.exit_code

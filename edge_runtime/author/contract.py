@@ -210,8 +210,8 @@ def load_contract(path: Path) -> Contract:
 
     Raises:
         ConfigurationError: naming the file and the key: no such file, no TOML, an unknown key (with the nearest), a
-            value of the wrong kind, a unit that is still TODO or unknown, parts that do not fit together. Its notes are
-            the further mistakes that the same text shows, a line each.
+            value of the wrong kind, a unit that is still TODO or unknown, parts that do not fit together. Its ``others``
+            are the further mistakes that the same text shows.
 
     """
     from edge_runtime.author.contract_fit import misfits  # noqa: PLC0415 - it is about this module's values

@@ -17,7 +17,7 @@ _TODO = "correct it; docs/contract.md lists every key"
 def told(
     error: ValidationError, *, subject: str, model: type[BaseModel], ways: Mapping[str, str] | None = None
 ) -> ConfigurationError:
-    """The faults of a validation as one error: the first of them, with the others as its notes.
+    """The faults of a validation as one error: the first of them, with its ``others``.
 
     ``ways`` says by key, of those that are not there, what to do instead of reading the documentation.
     """
@@ -25,11 +25,10 @@ def told(
 
 
 def together(errors: Sequence[ConfigurationError]) -> ConfigurationError:
-    """Several errors, at least one, as one to raise: the first, with the others' lines as its notes."""
-    first, *others = errors
-    for line in dict.fromkeys([*map(str, others), *(note for one in others for note in getattr(one, "__notes__", ()))]):
-        first.add_note(line)
-    return first
+    """Several errors, at least one, as one to raise: the first, with the others, each line once, as its ``others``."""
+    every = {str(one): one for error in errors for one in (error, *error.others)}
+    errors[0].others = tuple(every.values())[1:]
+    return errors[0]
 
 
 def gathered(makes: Mapping[str, Callable[[], _Made]]) -> tuple[dict[str, _Made], list[ConfigurationError]]:

@@ -134,7 +134,7 @@ def test_a_stuck_limit_that_is_too_low_is_told_of_every_channel(pack: Pack) -> N
         ConfigurationError, match="channel air_temperature, stuck_after: found 2; expected more than 3"
     ) as caught:
         main(_arguments(pack, None))
-    stuck, band = caught.value.__notes__
+    stuck, band = map(str, caught.value.others)
     assert "channel relative_humidity, stuck_after: found 3; expected more than 3" in stuck
     assert "channel relative_humidity, physical" in band
 

@@ -109,9 +109,7 @@ def test_a_reference_without_its_tensor_says_how_to_record_one(pack: Pack, text:
 def _lines(pack: Pack) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         load_contract(pack.contract)
-    return [
-        line.removeprefix(f"{pack.contract}, ") for line in (str(caught.value), *getattr(caught.value, "__notes__", ()))
-    ]
+    return [line.removeprefix(f"{pack.contract}, ") for line in map(str, (caught.value, *caught.value.others))]
 
 
 def test_every_mistake_of_a_contract_is_told_in_one_run_and_each_once(pack: Pack) -> None:
