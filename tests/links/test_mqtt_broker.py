@@ -30,12 +30,14 @@ class Turning:
     speaks = Mqtt5
     over_websockets = False
 
-    def __init__(self, port, *, tls=None, user=None, password=None, keepalive_s=15, client_id="turning", path=None):
+    def __init__(
+        self, port, *, tls=None, user=None, password=None, keepalive_s=15, client_id="turning", path=None, expiry_s=3600
+    ):
         self._door = WebsocketDoor(port) if self.over_websockets else None
         port = port if self._door is None else self._door.port
         target = Target(
             host="127.0.0.1", port=port, client_id=client_id, user=user,
-            password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=3600, receive_maximum=20,
+            password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=expiry_s, receive_maximum=20,
             max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status", will=b"lost",
             websocket_path=path if self._door is None else "/mqtt",
         )  # fmt: skip
@@ -96,6 +98,20 @@ def broker(tmp_path):
 @pytest.mark.parametrize("dialect", ["5"], indirect=True)
 def test_the_rig_names_its_version(broker):
     assert "mosquitto version 2." in broker.log
+
+
+def test_without_a_session_what_is_on_its_way_goes_again(broker):
+    with Turning(broker.port, expiry_s=0) as turning:
+        turning.until(lambda: turning.is_serving, "the first connection")
+        broker.freeze()
+        sent = [turning.link.publish("out/a", b"%d" % number, qos=1, retain=False) for number in range(5)]
+        turning.link.send()
+        broker.kill()
+        turning.until(lambda: not turning.link.is_up, "the loss")
+        broker.start()
+        turning.until(lambda: all(one.done for one in sent), "the confirmations")
+        turning.until(lambda: turning.is_serving, "the filters")
+        turning.link.publish("in/a", b"x", qos=1, retain=False)
 
 
 @pytest.mark.parametrize("how", ["term", "kill"])

@@ -10,6 +10,7 @@ from edge_runtime.links.broker_link import BrokerLink
 from edge_runtime.run.broker_findings import look
 from edge_runtime.run.config import load_config
 from tests.rig.broker import Broker, free_port
+from tests.rig.bundles import ROOT
 from tests.rig.certificates import make_certificates
 from tests.rig.mqtt_client import Client
 from tests.rig.program import run_program
@@ -71,6 +72,18 @@ def test_what_is_retained_is_told_with_its_age(tmp_path, broker):
         )
         device(tmp_path, broker.port, source=', retained = "accept"', line="max_age_s = 60")
         assert looked(tmp_path).sources["dew"].text.endswith("taken once a session")
+
+
+def test_the_example_of_the_documentation_is_how_it_prints(tmp_path, broker):
+    page = (ROOT / "docs/doctor.md").read_text().partition("## The broker\n")[2]
+    said = page.partition("Ok      source of line dewpoint: ")[2].partition("\n")[0]
+    device(tmp_path, broker.port)
+    text = (tmp_path / "device.toml").read_text().replace("in/+/reading", "plant/+/reading")
+    (tmp_path / "device.toml").write_text(text)
+    with Client(broker.port) as client:
+        old = {"time": int(time.time()) - 3 * 86_400 - 60, "t": 1, "rh": 5, "p": 900}
+        client.publish("plant/north/reading", json.dumps(old), retain=True)
+        assert looked(tmp_path).sources["dew"].text == said
 
 
 def test_one_that_is_not_there(tmp_path):
