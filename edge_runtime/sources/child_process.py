@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from typing import IO, Final
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.quoting import quote
+from edge_runtime.sources.child_log import ChildLog, write_log
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.sources.reader import ChunkQueue, ReaderThread
 from edge_runtime.spec.source import CommandSource
@@ -35,10 +35,6 @@ EXIT_S: Final = 0.3
 """How long a program whose output has ended may take to end itself."""
 LOOK_S: Final = 0.5
 """How often it is looked whether the child has ended though its output is still open: a child of its own may hold it."""
-LOG_LINES: Final = 10
-LOG_NS: Final = 10_000_000_000
-"""Of what the child says on standard error: so many lines in so many nanoseconds are told, the others counted."""
-_LOG_LINE_BYTES: Final = 400
 _PASSED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 _GUARD: Final = ("setpriv", "--pdeathsig", "KILL", "--no-new-privs", "--")
 UNGUARDED: Final = "; without util-linux' setpriv it outlives a kill of this process until it writes again"
@@ -46,11 +42,6 @@ UNGUARDED: Final = "; without util-linux' setpriv it outlives a kill of this pro
 
 def _jitter() -> float:
     return random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries; guards nothing)
-
-
-def _log(text: str) -> None:
-    sys.stderr.write(f"edge-runtime: {text}\n")
-    sys.stderr.flush()
 
 
 class ChildProcess:
@@ -69,7 +60,7 @@ class ChildProcess:
         wall_ns: Callable[[], int],
         mono_ns: Callable[[], int],
         environment: Mapping[str, str] = os.environ,
-        log: Callable[[str], None] = _log,
+        log: Callable[[str], None] = write_log,
         jitter: Callable[[], float] = _jitter,
     ) -> None:
         self.name = f"program {Path(spec.command[0]).name}"
@@ -81,7 +72,7 @@ class ChildProcess:
         self._jitter = jitter
         self._queue = ChunkQueue(QUEUE_BYTES)
         self._thread = ReaderThread(self.name, self._run)
-        self._errors = _Errors(self.name, log, mono_ns)
+        self._errors = ChildLog(self.name, log, mono_ns)
         self._wake: Wake = threading.Event()
         self._cancel: tuple[int, int] | None = None
         self._status = "not started"
@@ -215,48 +206,6 @@ class ChildProcess:
         if sentence != self._status:
             self._status = sentence
             self._wake.set()
-
-
-class _Errors:
-    """What a child says on standard error, into the log: some lines, the others counted."""
-
-    def __init__(self, name: str, log: Callable[[str], None], mono_ns: Callable[[], int]) -> None:
-        self._name, self._log, self._mono_ns = name, log, mono_ns
-        self._times: deque[int] = deque()
-        self._left_out = 0
-        self._rest = b""
-
-    def take(self, data: bytes) -> None:
-        """Tell of every line that ``data`` completes; a long one is cut."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LOG_LINE_BYTES:
-            lines.append(self._rest)
-            self._rest = b""
-        for line in lines:
-            self._tell(line)
-
-    def flush(self) -> None:
-        """Tell of a last line without an end, and of what was left out."""
-        if self._rest:
-            self._tell(self._rest)
-        self._rest = b""
-        if self._left_out:
-            self._log(f"{self._name}: {self._left_out} more lines of it left out")
-        self._left_out = 0
-
-    def _tell(self, line: bytes) -> None:
-        now_ns = self._mono_ns()
-        while self._times and now_ns - self._times[0] >= LOG_NS:
-            self._times.popleft()
-        if len(self._times) >= LOG_LINES:
-            self._left_out += 1
-            return
-        if self._left_out:
-            self._log(f"{self._name}: {self._left_out} lines of it left out")
-            self._left_out = 0
-        self._times.append(now_ns)
-        text = line[:_LOG_LINE_BYTES].decode("utf-8", "backslashreplace").rstrip()
-        self._log(f"{self._name}: {''.join(one if one.isprintable() else repr(one)[1:-1] for one in text)}")
 
 
 def refuse_command(spec: CommandSource, folder: Path, environment: Mapping[str, str] = os.environ) -> str:

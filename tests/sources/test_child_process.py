@@ -11,7 +11,8 @@ import pytest
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.sources import child_process, make_source
-from edge_runtime.sources.child_process import LOG_LINES, UNGUARDED, ChildProcess
+from edge_runtime.sources.child_log import LOG_LINES, LOG_NS, ChildLog
+from edge_runtime.sources.child_process import UNGUARDED, ChildProcess
 from edge_runtime.spec.source import CommandSource
 from tests.rig.clock import HandClock
 from tests.rig.need import need
@@ -299,3 +300,16 @@ def test_one_that_was_removed_meanwhile_is_told_and_tried_again(tmp_path, monkey
     source.start(wake)
     until(lambda: "cannot be started: No such file or directory" in said, wake, "the refusal")
     source.stop()
+
+
+def test_a_flood_is_told_of_again_after_a_while():
+    clock, told = HandClock(), []
+    log = ChildLog("cli", told.append, clock.mono_ns)
+    log.take(b"".join(b"%d\n" % number for number in range(LOG_LINES + 5)) + b"half")
+    assert told == [f"cli: {number}" for number in range(LOG_LINES)]
+    clock.advance(LOG_NS / 1e9)
+    log.take(b" a line\n")
+    assert told[LOG_LINES:] == ["cli: 5 lines of it left out", "cli: half a line"]
+    log.take(b"x" * 1000)
+    log.flush()
+    assert told[-1] == "cli: " + "x" * 400
