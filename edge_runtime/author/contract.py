@@ -10,6 +10,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.lint_finding import Waive
 from edge_runtime.author.mistake import told
+from edge_runtime.author.plausibility_asked import AskedPlausibility
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
 from edge_runtime.spec.inputs import Axis, Dtype, Window
@@ -173,6 +174,7 @@ class Contract(Frozen):
     calibration: Calibration = Calibration()
     gates: Demands | None = None
     preprocessing: Literal["runtime", "graph"] = "runtime"
+    plausibility: AskedPlausibility | None = None
     tolerance: Tolerance | None = None
     waive: Waive = Field(default={})
     annotations: dict[str, str] = Field(default={})

@@ -99,6 +99,13 @@ class MutationRecord(Frozen):
     beyond: tuple[str, ...]
 
 
+class FalseAlarms(Frozen):
+    """The share of answers that one flag of ``[plausibility]`` marks; None where the data cannot tell."""
+
+    train: FiniteFloat | None = None
+    test: FiniteFloat | None = None
+
+
 class Record(Frozen):
     """The whole of build.json; ``calibration``, ``nodes`` and ``mutation`` are by variant, ``metrics`` by variant and output."""
 
@@ -116,6 +123,9 @@ class Record(Frozen):
     search: SearchRecord | None = None
     tolerances: dict[str, dict[str, Tolerance]] | None = Field(
         default=None, description="by variant and output tensor: what --evidence proposed"
+    )
+    plausibility: dict[str, FalseAlarms] | None = Field(
+        default=None, description="by flag, how often it marks the author's own data"
     )
     warnings: tuple[str, ...] = ()
 

@@ -226,6 +226,11 @@ class Line:
         """By stream, what was odd about the times of its samples since this start: by reason, and gap and duplicate."""
         return {name: dict(stream.oddities) for name, stream in self._streams.items() if stream.oddities}
 
+    @property
+    def levels(self) -> dict[str, dict[str, dict[str, float]]]:
+        """By stream and channel how near what the contract watches is to being flagged."""
+        return {name: stream.watch.levels() for name, stream in self._streams.items() if stream.watch is not None}
+
     def run(self) -> None:
         """Answer every window that is due, in batches of the closed list of sizes."""
         due, self._due = self._due, []
@@ -273,7 +278,9 @@ class Line:
             self._samples = []
         if self._touched:
             changes["streams"] = {
-                name: [one.seq, list(one.switches), one.saved_state()] for name, one in self._touched.items()
+                name: [one.seq, list(one.switches), one.saved_state()]
+                + ([] if one.watch is None else [one.watch.saved_answers()])
+                for name, one in self._touched.items()
             }
             self._touched = {}
         columns = self._decoder.columns if self._decoder else None
@@ -316,9 +323,12 @@ class Line:
                 stream = self._streams[name] = Stream(self._rule, self._post.fresh)
             # JSON has no NaN: what was missing comes back as null.
             stream.push(time_ns, tuple(math.nan if value is None else value for value in values), flags, held)
-        for name, (seq, switches, state) in change.get("streams", {}).items():
-            self._streams[name].seq, self._streams[name].switches = seq, tuple(switches)
-            self._streams[name].restore_state(state)
+        for name, (seq, switches, state, *answered) in change.get("streams", {}).items():
+            stream = self._streams[name]
+            stream.seq, stream.switches = seq, tuple(switches)
+            stream.restore_state(state)
+            if stream.watch is not None:
+                stream.watch.restore_answers(*answered)
         self.ledger.restore(change["ledger"])
 
     def _opened(self, name: str, raw: bytes) -> Stream | None:
@@ -402,6 +412,8 @@ class Line:
                 flags |= CLIPPED
             if self._post.has_ends and self._post.is_clipped(outputs, row):
                 flags |= CLIPPED
+            if stream.watch is not None:
+                flags |= stream.watch.answered(windows[row], values)
             if stream.restarted:
                 stream.restarted = False
                 flags |= RESTARTED

@@ -278,6 +278,7 @@ class Lane:
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),
             oddities=dict(sorted(self.line.oddities.items(), key=_most_first)[:MAX_ODD_STREAMS]),
+            levels=dict(list(self.line.levels.items())[:MAX_ODD_STREAMS]),
         )
 
     def _judge_by_clock(self) -> None:
