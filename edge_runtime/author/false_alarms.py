@@ -41,7 +41,9 @@ def warnings_of(alarms: Mapping[str, FalseAlarms]) -> Iterator[str]:
     """A line for each flag that would be no news."""
     for name, one in alarms.items():
         shares = {"training": one.train, "test": one.test}
-        told = [f"{share:.1%} of the answers to the {where} data" for where, share in shares.items() if share is not None]
+        told = [
+            f"{share:.1%} of the answers to the {where} data" for where, share in shares.items() if share is not None
+        ]
         if any(share is not None and share > MOST for share in shares.values()):
             yield (
                 f"plausibility.{name}: flags {' and '.join(told)}; expected {MOST:.0%} at most: who sees a flag so often no "

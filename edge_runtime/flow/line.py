@@ -19,6 +19,7 @@ from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
+    from edge_runtime.flow.capture import Choose
     from edge_runtime.flow.decoder import Decoder
     from edge_runtime.flow.framing import Framer
 
@@ -59,6 +60,15 @@ def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
     return None
 
 
+class Captured(NamedTuple):
+    """An answer that was chosen to be kept: why, its window ``(length, row)`` in contract units, and its newest frame."""
+
+    answer: Answer
+    why: tuple[str, ...]
+    window: NDArray[np.float64]
+    raw: bytes
+
+
 class _Due(NamedTuple):
     stream: Stream
     name: str
@@ -77,6 +87,7 @@ class Line:
     ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
     ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time,
     in which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
+    ``choose`` says for what reasons an answer is kept with its window, for ``take_captured``; none where it gives none.
     ``when_bad_time`` is the binding's: with ``arrival`` it counts, as an oddity, each time of arrival that stands for one.
     """
 
@@ -91,6 +102,7 @@ class Line:
         batch_sizes: tuple[int, ...] | None = None,
         max_age_ns: int | None = None,
         when_bad_time: Literal["refuse", "arrival"] = "refuse",
+        choose: "Choose | None" = None,
     ) -> None:
         manifest = model.manifest
         self._counts_arrival = when_bad_time == "arrival"
@@ -117,6 +129,8 @@ class Line:
         self._max_streams = max_streams(self._rule)
         self._due: list[_Due] = []
         self._streams: dict[str, Stream] = {}
+        self._choose = choose
+        self._captured: list[Captured] = []
         self._answers: list[Answer] = []
         self._refused: list[Refused] = []
         self._samples: list[tuple[str, int, Row, int, tuple[int, ...]]] = []
@@ -260,6 +274,11 @@ class Line:
         if now_ns is None:
             return answers
         return [one if one.mono_ns is None else one._replace(age_ns=now_ns - one.mono_ns) for one in answers]
+
+    def take_captured(self) -> list[Captured]:
+        """What was chosen to be kept since the last call, in order."""
+        captured, self._captured = self._captured, []
+        return captured
 
     def take_refused(self) -> list[Refused]:
         """What was refused since the last call, samples and windows, in order."""
@@ -420,10 +439,11 @@ class Line:
             identity = self._identity.copy()
             identity.update(b"%b\n%d\n" % (due.name.encode(), due.time_ns))
             identity.update(windows[row])
-            self._answers.append(
-                Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
-                       due.mono_ns, None, due.carry)
-            )  # fmt: skip
+            answer = Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
+                            due.mono_ns, None, due.carry)  # fmt: skip
+            self._answers.append(answer)
+            if self._choose is not None and (why := self._choose(answer)):
+                self._captured.append(Captured(answer, why, windows[row].copy(), due.raw))
             stream.seq += 1
             stream.switches = switches
             self._touched[due.name] = stream
