@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from edge_runtime.author.arrays import series
 from edge_runtime.author.passes import through
-from edge_runtime.author.record import FalseAlarms
 from edge_runtime.flow.model import Model
 from edge_runtime.flow.plausibility import Watch, WatchRule
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.window import NS, Stream, WindowRule
+from edge_runtime.spec.frozen import Frozen
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.result import DRIFTED, SHIFTED, STEP
 
@@ -21,6 +22,13 @@ MOST = 0.01
 _GAP = 10
 
 Numbers = NDArray[np.float64]
+
+
+class FalseAlarms(Frozen):
+    """The share of answers that one flag of ``[plausibility]`` marks; None where the data cannot tell."""
+
+    train: FiniteFloat | None = None
+    test: FiniteFloat | None = None
 
 
 def false_alarms(model: Model, train: Numbers, test: Numbers | None) -> dict[str, FalseAlarms] | None:

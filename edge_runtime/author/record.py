@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime import __version__
+from edge_runtime.author.false_alarms import FalseAlarms
 from edge_runtime.author.mistake import told
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.trials import SearchRecord
@@ -97,13 +98,6 @@ class MutationRecord(Frozen):
     tolerated: tuple[str, ...]
     equivalent: tuple[str, ...]
     beyond: tuple[str, ...]
-
-
-class FalseAlarms(Frozen):
-    """The share of answers that one flag of ``[plausibility]`` marks; None where the data cannot tell."""
-
-    train: FiniteFloat | None = None
-    test: FiniteFloat | None = None
 
 
 class Record(Frozen):

@@ -1,5 +1,7 @@
 """`[plausibility]` of a contract: what the training data make of it, how often it flags them, and what is refused."""
 
+import re
+import tomllib
 from collections.abc import Callable
 
 import numpy as np
@@ -7,11 +9,14 @@ import pytest
 
 from edge_runtime.author.build import Build, build
 from edge_runtime.author.build_report import report_of
-from edge_runtime.author.false_alarms import warnings_of
-from edge_runtime.author.record import FalseAlarms, encode_record
+from edge_runtime.author.false_alarms import FalseAlarms, warnings_of
+from edge_runtime.author.plausibility_asked import AskedPlausibility
+from edge_runtime.author.record import encode_record
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.manifest import Manifest, parse
+from edge_runtime.spec.result import CONSTANT, DRIFTED, FLAG_NAMES, SHIFTED, STEP
 from tests.author.conftest import Pack
+from tests.rig.bundles import ROOT
 
 
 def _build(pack: Pack) -> Build:
@@ -125,6 +130,18 @@ def test_a_flag_that_test_data_set_off_is_warned_of(pack: Pack) -> None:
     (warning,) = [line for line in _build(pack).record.warnings if line.startswith("plausibility")]
     assert warning.startswith("plausibility.step: flags 0.0% of the answers to the training data and ")
     assert "expected 1% at most" in warning
+
+
+def test_the_page_shows_a_table_that_can_be_written() -> None:
+    page = (ROOT / "docs/plausibility.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    asked = AskedPlausibility.model_validate(tomllib.loads(block)["plausibility"])
+    defaults = AskedPlausibility.model_validate({"step": {}, "shifted": {}, "drifted": {}})
+    assert (asked.step, asked.drifted) == (defaults.step, defaults.drifted)
+    for name in AskedPlausibility.model_fields.keys() - {"channels"}:
+        assert f"| `{name}` |" in page
+    flags = {STEP, SHIFTED, DRIFTED, CONSTANT}
+    assert {FLAG_NAMES[bit] for bit in flags} == AskedPlausibility.model_fields.keys() - {"channels"}
 
 
 def test_where_the_data_cannot_tell_it_is_said() -> None:
