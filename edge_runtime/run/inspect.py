@@ -115,7 +115,7 @@ def _plausibility_lines(manifest: Manifest) -> Iterator[str]:
     yield "flagged against training, never refused"
     if asked.step:
         told = (f"{name} {limit:.4g} {units[name]}" for name, limit in asked.step.limits.items())
-        yield f"  step      faster than, a second: {', '.join(told)}"
+        yield f"  step      a change in a second of more than: {', '.join(told)}"
     if asked.shifted:
         one = asked.shifted
         yield f"  shifted   CUSUM of means of {one.samples} samples, k {one.k:g}, h {one.h:g}: {', '.join(one.means)}"
