@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, Field, FiniteFloat, ValidationError
 
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.lint_finding import Waive
@@ -16,6 +16,7 @@ from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, S
 from edge_runtime.spec.inputs import Axis, Dtype, Window
 from edge_runtime.spec.manifest import Needs
 from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.providers import CPU, PROVIDERS
 from edge_runtime.spec.steps import Step
 from edge_runtime.spec.variant import Tolerance
 
@@ -29,6 +30,17 @@ ArrayNames = str | dict[str, str]
 Precision = Literal["int8", "float16", "float32", "as_is"]
 # What the gates choose among; without them there is nothing to choose by.
 AnyPrecision = Literal["int8", "float16", "float32", "as_is", "auto"]
+
+
+def _further(name: str) -> str:
+    known = [one for one in PROVIDERS if one != CPU]
+    if name not in known:
+        raise ValueError(f"one of {', '.join(known)}; that of {CPU} stands in [tolerance]")
+    return name
+
+
+# A tolerance on the CPU has a default, and a key of its own.
+FurtherProvider = Annotated[str, AfterValidator(_further)]
 
 
 class ContractProvenance(Frozen):
@@ -129,6 +141,7 @@ class ContractVariant(Frozen):
     model: str | None = None
     isa: tuple[str, ...] = ()
     tolerance: Tolerance | None = None
+    tolerances: dict[FurtherProvider, Tolerance] = Field(default={})
 
 
 class Calibration(Frozen):
@@ -176,6 +189,7 @@ class Contract(Frozen):
     preprocessing: Literal["runtime", "graph"] = "runtime"
     plausibility: AskedPlausibility | None = None
     tolerance: Tolerance | None = None
+    tolerances: dict[FurtherProvider, Tolerance] = Field(default={})
     waive: Waive = Field(default={})
     annotations: dict[str, str] = Field(default={})
 
@@ -199,7 +213,9 @@ class Contract(Frozen):
         """The model of the contract itself first, then the further ones."""
         # Until the search has chosen, the author's own model stands in its place.
         precision = "as_is" if self.precision == "auto" else self.precision
-        own = ContractVariant(name=f"cpu_{self.precision}", precision=precision, tolerance=self.tolerance)
+        own = ContractVariant(
+            name=f"cpu_{self.precision}", precision=precision, tolerance=self.tolerance, tolerances=self.tolerances
+        )  # fmt: skip
         return (own, *self.variant)
 
     def model_of(self, variant: ContractVariant) -> str:

@@ -138,7 +138,7 @@ def make_variant(
         model_inputs=tuple(port.name for port in graph.inputs),
         model_outputs=tuple(port.name for port in graph.outputs),
         isa=stated.isa,
-        tolerances={_PROVIDER: stated.tolerance or _TOLERANCES[stated.precision]},
+        tolerances={_PROVIDER: stated.tolerance or _TOLERANCES[stated.precision], **stated.tolerances},
         quantization=quantization,
         input_clip={name: Band(min=low, max=high) for name, (low, high) in grid.input_clip.items()},
         output_scale=grid.output_scale,

@@ -147,6 +147,10 @@ class Watch:
         self._seen, self._psi = list(saved["seen"]), list(saved["psi"])
         self.restore_answers(saved["answers"])
 
+    def forget_answers(self) -> None:
+        """Begin anew with the answers, and with nothing else."""
+        self._run, self._input, self._answer = 0, "", ""
+
     def saved_answers(self) -> list[Any]:
         """What the answers so far left, as JSON can hold it; the samples alone do not tell it."""
         return [self._run, self._input, self._answer]

@@ -215,6 +215,13 @@ class Stream:
             "state": self.saved_state(),
         } | ({} if self.watch is None else {"watch": self.watch.saved()})
 
+    def begin_anew(self, switches: tuple[bool, ...]) -> None:
+        """Forget what came of a model's answers; the next one is flagged as after a restart."""
+        self.state = {one.input: one.fresh for one in self._rule.states}
+        self.switches, self.restarted = switches, True
+        if self.watch is not None:
+            self.watch.forget_answers()
+
     def saved_state(self) -> dict[str, list[Any]]:
         """The recurrent state alone, as JSON can hold it: float32 goes through float64 and back without loss."""
         return {name: values.ravel().tolist() for name, values in self.state.items()}

@@ -116,6 +116,18 @@ def test_one_answer_to_different_inputs_is_constant() -> None:
     assert one.answered(window, same) == 0
 
 
+def test_answers_that_are_no_longer_believed_are_forgotten_and_samples_are_not() -> None:
+    line = tiny.line(manifest(step={"limits": {"a": 0.4}}, constant={"after": 2}), decode=tiny.JSON)
+    given = []
+    for turn, a in enumerate([1, 3, 1, 3, 1, 9]):  # the mean stays, the window does not
+        if turn == 4:
+            line.distrust()
+        line.feed(json.dumps({"who": "x", "t": 1000 + 10 * turn, "a": a, "b": 1}).encode() + b"\n", 0)
+        line.run()
+        given += [one.flags & FLAGS for one in line.take_answers()]
+    assert given == [0, CONSTANT, CONSTANT, 0, STEP]
+
+
 def test_a_score_that_moves_is_no_constant_answer() -> None:
     one = watch(**CONSTANTS)
     for turn in range(10):
