@@ -2,7 +2,6 @@
 
 from edge_runtime.flow.checksum import bad_checksum
 from edge_runtime.flow.quoting import quote_bytes
-from edge_runtime.spec.crc import crc_function
 from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.reading import Damaged, Rejection
 
@@ -23,8 +22,7 @@ class PacketFramer:
         """Begin a stream."""
         self._sync = bytes.fromhex(spec.sync)
         self._crc = spec.crc
-        self._crc_bytes = spec.crc.parameters.width // 8
-        self._compute = crc_function(spec.crc.parameters)
+        self._crc_bytes, self._compute = spec.crc.size_bytes, spec.crc.function()
         self._payload_bytes = spec.payload_bytes or 0
         length = spec.length
         self._length_at = len(self._sync) + (length.after_bytes if length else 0)

@@ -13,7 +13,7 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
-Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file"]
+Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file", "degrees_minutes"]
 """How a channel's value is written in a payload."""
 
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
@@ -146,8 +146,9 @@ class ChannelBinding(BaseModel):
         description="How the value is written: one 'number'; a 'numeric_text', which is a number that JSON holds as text,"
         " such as '21.5'; the 'text' of a category, such as 'red'; a 'list', which"
         " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
-        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; or the name of a 'file' with them in"
-        " folder: raw, .npy, or binary PGM or PPM.",
+        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; the name of a 'file' with them in"
+        " folder: raw, .npy, or binary PGM or PPM; or 'degrees_minutes', which is NMEA's ddmm.mmmm with N, S, E or W in"
+        " the next field, as degrees, south and west negative.",
     )
     missing_values: tuple[FiniteFloat, ...] = Field(
         default=(),
@@ -305,6 +306,11 @@ class PatternDecode(BaseModel):
     preset: BalancePreset | None = Field(
         default=None,
         description="Instead of pattern and refuse: those of a known balance. Its fields are mass and unit.",
+    )
+    unverified_digits: Literal["refuse", "keep", "drop"] = Field(
+        default="refuse",
+        description="What to make of digits in brackets, 12.34[5] g, which a balance for legal use shows but is not"
+        " verified for: refuse the line as unverified, keep them as the digits they are, or drop them.",
     )
     decimal: DecimalOption = "."
     encoding: EncodingOption = "utf-8"

@@ -108,6 +108,16 @@ class LineConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _angles_are_of_sentences(self) -> Self:
+        """Refuse a way to read that only sentences have."""
+        for name, channel in self.channels.items():
+            if channel.read == "degrees_minutes" and self.decode.format != "nmea":
+                raise ValueError(
+                    f'channels.{name}.read "degrees_minutes" with decode "{self.decode.format}"; it belongs to "nmea"'
+                )
+        return self
+
+    @model_validator(mode="after")
     def _age_has_a_time(self) -> Self:
         """Refuse a limit that nothing would ever be held against."""
         if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, SenmlDecode):
