@@ -163,15 +163,21 @@ def _parts(
             raise TypeError(f"field {field!r} names files, and nobody reads them")
         read = named_file(f"{conversions.place} {field!r}", binding.dtype, files, conversions.word)
         return _Part(field, get, read, "the name of a file", is_file=True), grid
-    if binding.read == "degrees_minutes" and conversions.angle is not None and conversions.columns_of is not None:
-        cells = conversions.columns_of(field, 2)
-        expected = "ddmm.mmmm,N or dddmm.mmmm,E, or S or W"
-        return _Part(field, cells, conversions.angle, expected, lambda raw: quote(",".join(raw))), grid
-    if binding.count is not None and conversions.columns_of is not None:
-        expected = f"{conversions.number_expected} in each of {binding.count} columns"
-        cells = conversions.columns_of(field, binding.count)
-        return _Part(field, cells, _cells(conversions.number), expected, lambda raw: quote(",".join(raw))), grid
+    if conversions.columns_of is not None and binding.read in {"columns", "degrees_minutes"}:
+        return _of_neighbours(binding, conversions.columns_of, conversions), grid
     return _single(binding, get, conversions), grid
+
+
+def _of_neighbours(
+    binding: ChannelBinding, columns_of: Callable[[str, int], Getter], conversions: Conversions
+) -> _Part:
+    """A value that neighbouring cells make: an array, or an angle and its hemisphere."""
+    count = binding.count or 2
+    expected = f"{conversions.number_expected} in each of {count} columns"
+    read: Callable[[Any], Value] = _cells(conversions.number)
+    if binding.read == "degrees_minutes" and conversions.angle is not None:
+        expected, read = "ddmm.mmmm,N or dddmm.mmmm,E, or S or W", conversions.angle
+    return _Part(binding.field, columns_of(binding.field, count), read, expected, lambda raw: quote(",".join(raw)))
 
 
 def _single(binding: ChannelBinding, get: Getter, conversions: Conversions) -> _Part:
