@@ -115,6 +115,21 @@ class SerialPort:
         except _FAILURES as error:
             return self._lose_after(first, error)
 
+    def read_waiting(self) -> bytes:
+        """Return what is there already, without waiting. Raises LinkLost."""
+        if self._lost is not None:
+            raise LinkLost(self._lost)
+        try:
+            if self._socket is None:
+                return bytes(self._port.read(min(self._port.in_waiting, MAX_READ_BYTES)))
+            self._port.timeout = 0
+            try:
+                return bytes(self._port.read(MAX_READ_BYTES))
+            finally:
+                self._port.timeout = READ_TIMEOUT_S
+        except _FAILURES as error:
+            raise LinkLost(self._sentence(error)) from error
+
     def write(self, data: bytes) -> None:
         """Send all of ``data``. Raises LinkLost."""
         if self._lost is not None:

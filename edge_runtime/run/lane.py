@@ -119,7 +119,7 @@ class Lane:
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
         self._is_binary = config.framing.kind in BINARY_KINDS
-        self._finished = self._stopped = False
+        self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
         # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
@@ -310,6 +310,7 @@ class Lane:
         if framing is not None and (chunk.fresh or chunk.lost_before):
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
             framing.restore(discarding=True)
+            self._is_joining = True
         self._lost_bytes += chunk.lost_before
         self._seen_bytes += len(chunk.data)
         if not self.line.ledger.accepted:
@@ -320,6 +321,10 @@ class Lane:
             self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
         else:
             self.line.feed(chunk.data, chunk.time_ns, None)
+        if self._is_joining and framing is not None and not framing.discarding:
+            self._is_joining = False
+            if framing.passed_over:
+                self.line.drop(1, "joined_midway")
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
 

@@ -178,6 +178,8 @@ def choose_line(loaded: LoadedConfig, name: str | None) -> LineConfig:
 
 def _write(chunks: list[Chunk], file: RecordingFile, done: Recorded) -> Recorded:
     for chunk in chunks:
+        if chunk.dropped:  # a sample that did not come has no bytes to keep
+            continue
         file.write(chunk)
         done = Recorded(done.chunks + 1, done.data_bytes + len(chunk.data), done.lost_bytes + chunk.lost_before)
     return done

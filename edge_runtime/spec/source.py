@@ -51,13 +51,43 @@ class Identify(BaseModel):
     expect: Command = Field(description="A text that a line of the answer must have in it, such as the serial number.")
 
 
+EverySeconds = Annotated[
+    float, Field(ge=0.1, le=86_400, allow_inf_nan=False, description="Seconds from one sample to the next.")
+]
+TimeoutSeconds = Annotated[float, Field(ge=0.1, le=600, allow_inf_nan=False)]
+
+
 class Poll(BaseModel):
     """A question that is written again and again, for an instrument that sends nothing by itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    send: Command = Field(description="The question, with its line end: 'READ?\\n' for SCPI, 'SI\\r\\n' for MT-SICS.")
-    every_s: float = Field(ge=0.1, le=86_400, allow_inf_nan=False, description="Seconds from one question to the next.")
+    send: Command | Annotated[tuple[Command, ...], Field(min_length=1, max_length=100)] = Field(
+        description="The question, with its line end: 'READ?\\n' for SCPI, 'SI\\r\\n' for MT-SICS. Several are asked one"
+        " after another, and their answers, with commas between, are one line: one sample."
+    )
+    every_s: EverySeconds
+    timeout_s: TimeoutSeconds | None = Field(
+        None,
+        description="How long the whole answer to a question, a line or an IEEE 488.2 block, may take; a sample without it"
+        " is counted as no_answer. Without this key no answer is waited for: whatever comes is read.",
+    )
+    ask_error: Command | None = Field(
+        None,
+        description="What to ask once no answer came, 'SYST:ERR?\\n' for SCPI; the status tells what it says.",
+    )
+
+    @model_validator(mode="after")
+    def _waits_where_it_must(self) -> Self:
+        if self.timeout_s is None and (isinstance(self.send, tuple) or self.ask_error is not None):
+            msg = "several questions, and ask_error, need timeout_s: how long an answer is waited for"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What to ask for one sample, in order."""
+        return self.send if isinstance(self.send, tuple) else (self.send,)
 
 
 class SerialSource(BaseModel):

@@ -132,7 +132,7 @@ MISTAKES = {
     ),
     "wrong framing": (
         ("[line.decode]", '[line.framing]\nkind = "line"\n[line.decode]'),
-        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet'; {SEE}",
+        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet', 'block'; {SEE}",
     ),
     "a key of another framing": (
         ("[line.decode]", "[line.framing]\nlineend = 'lf'\n[line.decode]"),

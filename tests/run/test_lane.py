@@ -15,6 +15,7 @@ from edge_runtime.run.serve import Service
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
+from edge_runtime.sources.port import Chunk
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile, Publish
@@ -119,3 +120,26 @@ def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) 
     lane.line.feed(rows[24], 0, 0)
     lane.line.run()
     assert ["clock_unsynced" in flag_names(one.flags) for one in lane.line.take_answers()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "counted"),
+    [
+        ([(b"92,29.5\n", True)], 1),
+        ([(b"92,2", True), (b"9.5\n", False)], 1),
+        ([(b"\r\n", True)], 0),  # the connection began between two lines: nothing was passed over
+        ([(b"9.5\n", True), (b"7.5\n", True)], 2),
+        ([(b"9", True)], 0),  # its end has not come
+    ],
+)
+def test_the_line_that_a_connection_began_in_is_counted(lane: Lane, chunks: list[tuple[bytes, bool]], counted: int) -> None:
+    for data, fresh in chunks:
+        lane._feed(Chunk(data, 0, 0, len(data), 0, fresh))
+    assert lane.line.ledger.samples_dropped["joined_midway"] == counted == lane.line.ledger.received
+    lane._feed(Chunk(b"\n", 0, 0, 1))
+    assert lane.health().ledger.adds_up
+
+
+def test_lost_bytes_cost_a_line_that_is_counted_too(lane: Lane) -> None:
+    lane._feed(Chunk(b"9.5\n", 0, 0, 4, lost_before=100))
+    assert lane.line.ledger.samples_dropped["joined_midway"] == 1

@@ -33,7 +33,7 @@ def keys(schema: dict, name: str) -> set[str]:
     [
         *("LineConfig", "SerialSource", "SerialMatch", "Identify", "Poll", "ReplaySource", "CsvDecode", "JsonDecode"),
         "SenmlDecode",
-        *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
+        *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "BlockFraming", "LengthField", "Crc"),
         *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
         *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "Publish", "JournalConfig", "DeadLetters"),
     ],
