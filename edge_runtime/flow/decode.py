@@ -15,6 +15,7 @@ from edge_runtime.spec.binding import (
     Decode,
     JsonDecode,
     NmeaDecode,
+    ScpiDecode,
     SenmlDecode,
     StructDecode,
 )
@@ -37,6 +38,10 @@ def make_decoder(
         return StructDecoder(decode, channels, files or {})
     if isinstance(decode, NmeaDecode):
         return NmeaDecoder(decode, channels, files or {})
+    if isinstance(decode, ScpiDecode):
+        from edge_runtime.flow.decode_scpi import ScpiDecoder  # noqa: PLC0415 -- for lines that have such an instrument
+
+        return ScpiDecoder(decode, channels, files or {})
     if isinstance(decode, SenmlDecode):
         from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
 

@@ -402,6 +402,31 @@ class NmeaDecode(BaseModel):
         return "ascii"
 
 
+class ScpiDecode(BaseModel):
+    """One line is the answer of a SCPI instrument: numbers and words with commas between."""
+
+    model_config = _FROZEN
+
+    format: Literal["scpi"]
+    fields: tuple[FieldName, ...] = Field(
+        description="A name for each value of the answer, in order. 9.9E37 is refused as overload, 9.91E37 as not_ready."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        _check_columns(self.fields)
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """Its texts may hold any byte, such as a degree sign."""
+        return "latin-1"
+
+
 class SenmlDecode(BaseModel):
     """One frame is one SenML pack (RFC 8428): names, values, units and times as it says them itself."""
 
@@ -436,6 +461,7 @@ class SenmlDecode(BaseModel):
 
 
 Decode = Annotated[
-    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | SenmlDecode, Field(discriminator="format")
+    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | ScpiDecode | SenmlDecode,
+    Field(discriminator="format"),
 ]
 """How one frame is read, chosen by ``format``."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 
 from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
-from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
+from edge_runtime.spec.framing import BINARY_KINDS, BlockFraming, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 
@@ -99,10 +99,17 @@ class LineConfig(BaseModel):
         is_binary = kind in BINARY_KINDS
         if self.takes_bytes and not (is_binary or isinstance(self.source, MqttSource)):
             raise ValueError(
-                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
+                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip, packet or block'
             )
         if (self.decode.format == "nmea") and kind != "nmea":
             raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        poll = self.source.poll if isinstance(self.source, SerialSource) else None
+        if poll is not None and poll.timeout_s is not None:
+            is_block = isinstance(self.framing, BlockFraming) and self.framing.terminator == "lf"
+            if not is_block and kind != "lines":
+                raise ValueError(
+                    f'poll.timeout_s with framing "{kind}"; an answer that is waited for is a line, or a block with terminator "lf"'
+                )
         if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
             raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
         return self

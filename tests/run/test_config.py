@@ -126,7 +126,7 @@ MISTAKES = {
     "wrong format": (
         ('format = "csv"', 'format = "xml"'),
         (
-            "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', "
+            "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', 'scpi', "
             f"'senml+json', 'senml+cbor'; {SEE}"
         ),
     ),

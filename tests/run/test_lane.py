@@ -132,7 +132,9 @@ def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) 
         ([(b"9", True)], 0),  # its end has not come
     ],
 )
-def test_the_line_that_a_connection_began_in_is_counted(lane: Lane, chunks: list[tuple[bytes, bool]], counted: int) -> None:
+def test_the_line_that_a_connection_began_in_is_counted(
+    lane: Lane, chunks: list[tuple[bytes, bool]], counted: int
+) -> None:
     for data, fresh in chunks:
         lane._feed(Chunk(data, 0, 0, len(data), 0, fresh))
     assert lane.line.ledger.samples_dropped["joined_midway"] == counted == lane.line.ledger.received

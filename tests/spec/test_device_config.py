@@ -33,8 +33,17 @@ def keys(schema: dict, name: str) -> set[str]:
     [
         *("LineConfig", "SerialSource", "SerialMatch", "Identify", "Poll", "ReplaySource", "CsvDecode", "JsonDecode"),
         "SenmlDecode",
-        *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "BlockFraming", "LengthField", "Crc"),
-        *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
+        *(
+            "LinesFraming",
+            "NmeaFraming",
+            "CobsFraming",
+            "SlipFraming",
+            "PacketFraming",
+            "BlockFraming",
+            "LengthField",
+            "Crc",
+        ),
+        *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "ScpiDecode", "TimeField", "StatusField"),
         *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "Publish", "JournalConfig", "DeadLetters"),
     ],
 )
@@ -78,7 +87,7 @@ def test_a_pack_brings_its_vocabulary_and_its_units() -> None:
 
 
 def test_binary_packs_are_not_cut_into_lines() -> None:
-    with pytest.raises(ValidationError, match="need cobs, slip or packet"):
+    with pytest.raises(ValidationError, match="need cobs, slip, packet or block"):
         senml("senml+cbor", {})
     assert senml("senml+cbor", {}, framing={"kind": "slip"}).line[0].decode.encoding == "utf-8"
 
@@ -88,7 +97,7 @@ def test_binary_packs_are_not_cut_into_lines() -> None:
     [
         (
             {"decode": {"format": "struct", "byte_order": "little", "fields": [{"type": "int8"}]}},
-            "cobs, slip or packet",
+            "cobs, slip, packet or block",
         ),
         ({"decode": {"format": "nmea", "sentence": "MWV"}}, 'write framing = { kind = "nmea" }'),
         (
@@ -102,3 +111,28 @@ def test_a_framing_suits_its_decoder_and_its_link(changes: dict, says: str) -> N
     raw["line"][0] |= changes
     with pytest.raises(ConfigurationError, match=re.escape(says)):
         validate(DeviceConfig, raw, "docs", "")
+
+
+def serial(framing: dict | None, poll: dict, **keys: object) -> DeviceConfig:
+    line = {
+        "name": "meter", "bundle": "b", "source": {"kind": "serial", "port": "COM3", "poll": poll},
+        "decode": {"format": "struct", "byte_order": "big", "fields": [{"name": "t", "type": "int16"}]},
+        "channels": {"t": {"field": "t", "unit": "V"}}, "sink": [{"kind": "stdout"}],
+    }  # fmt: skip
+    framed = line if framing is None else line | {"framing": framing}
+    return DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "line": [framed | keys]})
+
+
+def test_an_answer_that_is_waited_for_is_a_line_or_a_block() -> None:
+    poll = {"send": "CURV?\n", "every_s": 1, "timeout_s": 1}
+    assert serial({"kind": "block"}, poll).line[0].takes_bytes
+    for framing in ({"kind": "cobs"}, {"kind": "block", "terminator": "crlf"}):
+        with pytest.raises(ValidationError, match="an answer that is waited for is a line, or a block with terminator"):
+            serial(framing, poll)
+    assert serial({"kind": "cobs"}, {"send": "GO", "every_s": 1})
+
+
+def test_angles_are_read_from_sentences_alone() -> None:
+    place = {"t": {"field": "t", "unit": "deg", "read": "degrees_minutes"}}
+    with pytest.raises(ValidationError, match='read "degrees_minutes" with decode "struct"; it belongs to "nmea"'):
+        serial({"kind": "cobs"}, {"send": "GO", "every_s": 1}, channels=place)
