@@ -14,6 +14,7 @@ from edge_runtime.spec.binding import (
     CsvDecode,
     Decode,
     JsonDecode,
+    ModbusDecode,
     NmeaDecode,
     ScpiDecode,
     SenmlDecode,
@@ -21,7 +22,7 @@ from edge_runtime.spec.binding import (
 )
 
 
-def make_decoder(
+def make_decoder(  # noqa: PLR0911 (one exit per format)
     decode: Decode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles] | None = None
 ) -> Decoder:
     """Resolve columns, pointers and patterns once; values come in the order of ``channels``.
@@ -42,6 +43,10 @@ def make_decoder(
         from edge_runtime.flow.decode_scpi import ScpiDecoder  # noqa: PLC0415 -- for lines that have such an instrument
 
         return ScpiDecoder(decode, channels, files or {})
+    if isinstance(decode, ModbusDecode):
+        from edge_runtime.flow.decode_modbus import ModbusDecoder  # noqa: PLC0415 -- for lines that have slaves
+
+        return ModbusDecoder(decode, channels, files or {})
     if isinstance(decode, SenmlDecode):
         from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
 

@@ -37,7 +37,7 @@ class BlockLayout:
         return data[start + 2 + int(data[start + 1 : start + 2]) : data_end]
 
 
-def block_end(data: bytes, start: int, max_bytes: int) -> int | Rejection:
+def block_end(data: bytes, start: int, max_bytes: int) -> int | Rejection:  # noqa: PLR0911 (one exit per fault)
     """Where the data of the block at ``start`` end, or a place beyond ``data`` up to which more must come to know it."""
     digits = data[start + 1 : start + 2]
     if not digits:

@@ -1,4 +1,4 @@
-"""Frames that begin with sync bytes and say their length: found again one byte after whatever was none; how they are laid out is told."""
+"""Frames that begin with sync bytes and say their length: found again one byte after whatever was none; it knows no layout."""
 
 from typing import Protocol
 

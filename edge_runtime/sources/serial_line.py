@@ -243,6 +243,10 @@ class SerialLine:
 
 def _make_asking(spec: SerialSource) -> "Asking | None":
     """What is asked for each sample, where an answer is waited for."""
+    if spec.modbus is not None:
+        from edge_runtime.sources.asking_modbus import RegisterQuestions  # noqa: PLC0415 -- for lines that have slaves
+
+        return RegisterQuestions(spec.modbus, spec.baud)
     if spec.poll is not None and spec.poll.timeout_s is not None:
         from edge_runtime.sources.asking import TextQuestions  # noqa: PLC0415 -- for lines whose answers are waited for
 

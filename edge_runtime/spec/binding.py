@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
+from edge_runtime.spec.modbus import ModbusRegister
 from edge_runtime.spec.units import Vocabulary
 
 Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-be"]
@@ -427,6 +428,34 @@ class ScpiDecode(BaseModel):
         return "latin-1"
 
 
+class ModbusDecode(BaseModel):
+    """One frame is one round of a Modbus source through all of these registers."""
+
+    model_config = _FROZEN
+
+    format: Literal["modbus"]
+    registers: tuple[ModbusRegister, ...] = Field(
+        min_length=1, max_length=1000, description="Every number of a sample; neighbours are read in one request."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _each_name_once(self) -> Self:
+        names = [register.name for register in self.registers]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"register {name!r} stands twice")
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """What a framing of text would have to know; bytes as they are."""
+        return "latin-1"
+
+
 class SenmlDecode(BaseModel):
     """One frame is one SenML pack (RFC 8428): names, values, units and times as it says them itself."""
 
@@ -461,7 +490,7 @@ class SenmlDecode(BaseModel):
 
 
 Decode = Annotated[
-    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | ScpiDecode | SenmlDecode,
+    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | ScpiDecode | ModbusDecode | SenmlDecode,
     Field(discriminator="format"),
 ]
 """How one frame is read, chosen by ``format``."""

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, Decode, ModbusDecode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
-from edge_runtime.spec.framing import BINARY_KINDS, BlockFraming, Framing, LinesFraming
+from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
+from edge_runtime.spec.modbus import reads_of
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 
@@ -93,6 +94,27 @@ class LineConfig(BaseModel):
         return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
 
     @model_validator(mode="after")
+    def _modbus_follows_from_registers(self) -> Self:
+        """Write out what decode.registers leave no choice of: what is asked, and how a round of answers is framed."""
+        source = self.source
+        modbus = source.modbus if isinstance(source, SerialSource) else None
+        if not isinstance(self.decode, ModbusDecode):
+            if modbus is not None:
+                raise ValueError(f'source.modbus with decode "{self.decode.format}"; write decode.format = "modbus"')
+            return self
+        if "framing" in self.model_fields_set and self.framing != MODBUS_FRAMING:
+            raise ValueError('framing with decode "modbus"; leave it out, a round of answers has its own')
+        update: dict[str, Any] = {"framing": MODBUS_FRAMING}
+        if isinstance(source, SerialSource):
+            if modbus is None:
+                raise ValueError('decode "modbus" without source.modbus; write mode and every_s there')
+            read = reads_of(self.decode.registers)
+            if modbus.read not in ((), read):
+                raise ValueError("source.modbus.read is not what decode.registers need; leave it out")
+            update["source"] = source.model_copy(update={"modbus": modbus.model_copy(update={"read": read})})
+        return self.model_copy(update=update)
+
+    @model_validator(mode="after")
     def _framing_suits(self) -> Self:
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
@@ -156,7 +178,7 @@ class LineConfig(BaseModel):
     @property
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
-        return self.decode.format in {"struct", "senml+cbor"}
+        return self.decode.format in {"struct", "senml+cbor", "modbus"}
 
     @property
     def uses_broker(self) -> bool:

@@ -162,3 +162,6 @@ Framing = Annotated[
     LinesFraming | NmeaFraming | CobsFraming | SlipFraming | PacketFraming | BlockFraming, Field(discriminator="kind")
 ]
 """Chosen by ``kind``; without it, lines."""
+
+MODBUS_FRAMING = CobsFraming(kind="cobs", max_bytes=65_536, crc=Crc(name="crc-16/modbus", byte_order="little"))
+"""How one round of a Modbus source's answers is kept together, in a queue and in a recording."""

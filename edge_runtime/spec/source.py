@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from edge_runtime.spec.modbus import Modbus
 from edge_runtime.spec.topic import TopicFilter
 
 MIN_QUEUE_BYTES = 65_536
@@ -126,6 +127,9 @@ class SerialSource(BaseModel):
         None, description="A question at each open; a port with another instrument behind it is not read."
     )
     poll: Poll | None = Field(None, description="A question written again and again. Without it nothing is written.")
+    modbus: Modbus | None = Field(
+        None, description="Registers that are asked for again and again; decode.registers says which."
+    )
     reopen_max_s: float = Field(
         1.0,
         gt=0,
@@ -139,6 +143,18 @@ class SerialSource(BaseModel):
         description="What may wait while a long inference runs, memory of the queue itself included; the oldest is "
         "dropped, and counted, beyond it. 1 MiB is about 15 s of a full 115200 baud line.",
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_question(self) -> Self:
+        if self.modbus is None:
+            return self
+        if self.poll is not None or self.identify is not None:
+            msg = "modbus beside poll or identify; a Modbus slave understands no text, so keep one"
+            raise ValueError(msg)
+        if self.modbus.mode == "tcp" and not (self.port or "").startswith("socket://"):
+            msg = 'modbus.mode "tcp" with a port that is none of the network; write port = "socket://host:502"'
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_find_it(self) -> Self:

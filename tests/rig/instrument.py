@@ -11,6 +11,14 @@ from tests.rig.clock import HandClock
 READ_NS = 100_000_000
 
 
+class _Going(Event):
+    """Nobody stops it, and it waits for nothing."""
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 -- the event's
+        """At once."""
+        return False
+
+
 class Instrument:
     """Stands where a `SerialPort` does. ``answer`` gives the pieces that a question brings: bytes, or seconds of silence."""
 
@@ -19,7 +27,7 @@ class Instrument:
     def __init__(self, answer: Callable[[bytes], list[bytes | float]], clock: HandClock | None = None) -> None:
         self.clock = clock or HandClock()
         self.asked: list[bytes] = []
-        self.stopping = Event()
+        self.stopping: Event = _Going()
         self._answer = answer
         self._coming: deque[tuple[int, bytes]] = deque()
 
