@@ -49,6 +49,11 @@ def _positive(text: str) -> float:
 
 _SERVED: Final = Flag("--config", "device file of the lines (default: %(default)s)", "FILE", "device.toml")
 _CONFIG: Final = Flag("--config", "device file with the lines", "FILE")
+_TRACE: Final = Flag(
+    "--trace",
+    "write what serial ports say and are told, with its time, to a file of 16 MB at most ('-' for standard error)",
+    "FILE",
+)
 _LINE: Final = Flag("--line", "name of the line, where the device file has several", "NAME")
 _PASSWORD_FILE: Final = Flag(
     "--password-file", "file with the private key's password (default: $EDGE_RUNTIME_KEY_PASSWORD, else none)", "FILE"
@@ -67,7 +72,11 @@ COMMANDS: Final = (
         "boot, prove the bundle against its goldens, then serve the lines of a device file",
         "edge-runtime run --config /etc/edge-runtime/device.toml --exit-on-refusal",
         "edge_runtime.run.serve",
-        (_SERVED, Flag("--exit-on-refusal", "leave with an exit code when a bundle is refused, instead of staying up")),
+        (
+            _SERVED,
+            Flag("--exit-on-refusal", "leave with an exit code when a bundle is refused, instead of staying up"),
+            _TRACE,
+        ),
     ),
     Command(
         "selftest",

@@ -30,6 +30,7 @@ from edge_runtime.spec.source import MqttSource
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
+    from edge_runtime.sources.trace import Trace
     from edge_runtime.spec.reading import Rejection
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
@@ -70,6 +71,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        trace: "Trace | None" = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -77,7 +79,9 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
+        self.source: Source = make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, trace=trace
+        )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}

@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edge_runtime.flow.quoting import quote
@@ -14,6 +15,7 @@ from edge_runtime.spec.source import Identify, SerialSource
 
 if TYPE_CHECKING:
     from edge_runtime.sources.asking import Asking
+    from edge_runtime.sources.trace import Trace
 
 FIRST_WAIT_S = 0.1
 """The first retry comes soon: a replugged adapter is back within a second."""
@@ -44,6 +46,7 @@ class SerialLine:
         mono_ns: Callable[[], int],
         open_link: Callable[[SerialSource], SerialPort] = open_port,
         jitter: Callable[[], float] = _jitter,
+        trace: "Trace | None" = None,
     ) -> None:
         self.name = f"serial {spec.port or 'by match'}"
         self.reopened = 0
@@ -52,6 +55,7 @@ class SerialLine:
         self._mono_ns = mono_ns
         self._open_link = open_link
         self._jitter = jitter
+        self._trace = trace
         self._queue = ChunkQueue(spec.queue_bytes)
         self._thread = ReaderThread(self.name, self._run)
         self._link: SerialPort | None = None
@@ -93,7 +97,8 @@ class SerialLine:
 
     def status(self) -> str:
         """One plain sentence, and others where the line has errors, or a sample did not come that was asked for."""
-        return self._status + self._line_errors + self._not_answered
+        trace = f" {self._trace.trouble}." if self._trace is not None and self._trace.trouble else ""
+        return self._status + self._line_errors + self._not_answered + trace
 
     def stop(self) -> None:
         """Cancel, close and wait for the thread; idempotent."""
@@ -207,6 +212,8 @@ class SerialLine:
     def _open(self) -> SerialPort:
         """Open the port; it is closed again, and LinkAbsent raised, where another instrument answers."""
         link = self._open_link(self._spec)
+        if self._trace is not None:
+            link.tap = partial(self._trace.bytes, self.name)
         if self._spec.identify is not None:
             refused = self._identify(link, self._spec.identify)
             if refused:
@@ -238,6 +245,8 @@ class SerialLine:
     def _say(self, sentence: str) -> None:
         if sentence != self._status:
             self._status = sentence
+            if self._trace is not None:
+                self._trace.note(self.name, sentence)
             self._wake.set()
 
 
