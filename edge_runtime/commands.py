@@ -74,7 +74,11 @@ COMMANDS: Final = (
         "edge_runtime.run.serve",
         (
             _SERVED,
-            Flag("--exit-on-refusal", "leave with an exit code when a bundle is refused, instead of staying up"),
+            Flag(
+                "--exit-on-refusal",
+                "leave with an exit code when a bundle is refused, instead of staying up in ERROR;"
+                " where no line has a sensor (serial, mqtt) it always leaves",
+            ),
             _TRACE,
         ),
     ),
@@ -246,6 +250,7 @@ COMMANDS: Final = (
             _LINE,
             Flag("--out", "write the recording to a file (default: standard output)", "FILE"),
             Flag("--seconds", "stop after so many seconds (default: at SIGINT or SIGTERM)", "N", None, _positive),
+            _TRACE,
         ),
     ),
     Command(
