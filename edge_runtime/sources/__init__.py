@@ -30,7 +30,8 @@ def make_source(
     """Make the source that ``spec`` describes, not yet started.
 
     The clocks count nanoseconds; ``folder`` is where a relative path begins; ``link`` is the broker's, for those that
-    read it: their topics have their variables filled in; ``trace`` is written by serial ports. Raises TypeError for one that reads it and was given none.
+    read it: their topics have their variables filled in; ``trace`` is written by serial
+    ports. Raises TypeError for one that reads the broker and was given no link.
     """
     match spec:
         case SerialSource():

@@ -213,7 +213,7 @@ class SerialLine:
         """Open the port; it is closed again, and LinkAbsent raised, where another instrument answers."""
         link = self._open_link(self._spec)
         if self._trace is not None:
-            link.tap = partial(self._trace.bytes, self.name)
+            link.tap = partial(self._trace.chunk, self.name)
         if self._spec.identify is not None:
             refused = self._identify(link, self._spec.identify)
             if refused:

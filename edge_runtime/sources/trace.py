@@ -40,7 +40,7 @@ class Trace:
                 todo="make room or name another file",
             ) from error  # fmt: skip
 
-    def bytes(self, name: str, mark: str, data: bytes) -> None:
+    def chunk(self, name: str, mark: str, data: bytes) -> None:
         """Write one chunk: ``mark`` is '<' for what a port said, '>' for what it was told."""
         rows = [_row(data[at : at + _ROW_BYTES]) for at in range(0, min(len(data), SHOWN_BYTES), _ROW_BYTES)]
         if len(data) > SHOWN_BYTES:
@@ -60,7 +60,7 @@ class Trace:
             try:
                 self._put(text)
             except OSError as error:
-                self.trouble = f"the trace ended: {error.strerror}"
+                self.trouble = f"The trace ended: {error.strerror}"
 
     def _put(self, text: bytes) -> None:
         if self._path is None:

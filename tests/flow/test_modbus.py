@@ -60,8 +60,10 @@ def test_each_type_in_each_order(kind: str, order: str, data: bytes) -> None:
 def test_bits_scale_and_missing() -> None:
     registers = [
         register(name="b0", type="bool", bit=0), register(name="b15", type="bool", bit=15),
-        register(name="t", address=1, type="int16", scale=0.1, missing=[-32768]), register(name="u", address=2, type="int16", missing=[7]),
-        register(name="c", table="coil", address=19, type="bool", slave=9), register(name="d", table="discrete", address=1, type="bool"),
+        register(name="t", address=1, type="int16", scale=0.1, missing=[-32768]),
+        register(name="u", address=2, type="int16", missing=[7]),
+        register(name="c", table="coil", address=19, type="bool", slave=9),
+        register(name="d", table="discrete", address=1, type="bool"),
     ]  # fmt: skip
     answers = {
         (1, "holding", 0, 3): struct.pack(">Hhh", 0x8000, -215, 7),
@@ -131,7 +133,7 @@ def test_a_register_that_cannot_be_is_refused(keys: dict[str, Any], says: str) -
 def test_a_name_stands_once_and_a_bound_field_is_a_register() -> None:
     with pytest.raises(ValidationError, match="register 'x' stands twice"):
         ModbusDecode.model_validate({"format": "modbus", "registers": [register(type="int16")] * 2})
-    with pytest.raises(ConfigurationError, match="found registers 'x'; expected it among decode.registers"):
+    with pytest.raises(ConfigurationError, match=r"found registers 'x'; expected it among decode.registers"):
         read({"registers": [register(type="int16")]}, {}, y=ChannelBinding(field="y", unit="1"))
     with pytest.raises(ConfigurationError, match="each register is a number of its own"):
         read({"registers": [register(type="int16")]}, {}, x=ChannelBinding(field="x", unit="1", read="list"))

@@ -109,7 +109,7 @@ def test_two_slaves_on_a_serial_bus(tmp_path: Path) -> None:
     assert not any(chunk.fresh or chunk.dropped for chunk in chunks)
 
 
-def test_a_round_over_tcp_again_after_the_server_went(tmp_path: Path) -> None:
+def test_a_round_over_tcp_again_after_the_server_went() -> None:
     with TcpDevice() as device:
         line = line_of(device.url, "tcp")
         with reading(line) as (source, wake):
