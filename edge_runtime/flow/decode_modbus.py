@@ -1,7 +1,7 @@
 """One round of Modbus answers -> one Reading, register by register; it guesses no word order."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -71,13 +71,11 @@ class ModbusDecoder(Decoder):
         register = self._registers[place]
         if not register.missing and register.scale == 1:
             return itemgetter(place)
-        missing = frozenset(register.missing)
+        missing, scale = frozenset(register.missing), _scale(register.scale)
 
         def scaled(row: list[Any]) -> float | None:
             value = row[place]
-            if value in missing:
-                return None
-            return float(value * register.scale) if register.scale != 1 else float(value)
+            return None if value in missing else scale(value)
 
         return scaled
 
@@ -121,6 +119,14 @@ def _number_of(words: bytes, register: ModbusRegister) -> float:
         words = b"".join(words[at : at + 2] for at in range(len(words) - 2, -1, -2))
     value: float = struct.unpack(_CODES[register.type], words)[0]
     return value if register.bit is None else int(value) >> register.bit & 1
+
+
+def _scale(factor: float) -> Callable[[float], float]:
+    """Multiply; by a tenth as a division by ten, whose result is the decimal number that was meant."""
+    whole = round(1 / factor)
+    if whole and abs(whole * factor - 1) < 1e-12:  # noqa: PLR2004 (a few units in the last place)
+        return lambda value: value / whole
+    return lambda value: float(value * factor)
 
 
 def _number(raw: float | None) -> float | None:

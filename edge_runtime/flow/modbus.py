@@ -85,7 +85,7 @@ def find_tcp(heard: bytes, read: ModbusRead, transaction: int) -> Response | Non
 def why_no_rtu(heard: bytes, read: ModbusRead) -> tuple[str, str]:
     """Why what was heard is no answer to ``read``: the ledger's word, and a clause for a person."""
     if not heard:
-        return _silence(read)
+        return "no_answer", f"no answer of slave {read.slave}: is it on, its address right, baud and parity too?"
     if heard == rtu_question(read):
         return "no_answer", f"only our own question came back, the echo of an adapter; slave {read.slave} was not heard"
     head = bytes((read.slave, FUNCTIONS[read.table], read.size_bytes))
@@ -105,7 +105,7 @@ def why_no_rtu(heard: bytes, read: ModbusRead) -> tuple[str, str]:
 def why_no_tcp(heard: bytes, read: ModbusRead, transaction: int) -> tuple[str, str]:
     """Do the same for TCP."""
     if not heard:
-        return _silence(read)
+        return "no_answer", f"no answer of unit {read.slave}: is it there behind this address?"
     start = heard.find(struct.pack(">HH", transaction, 0))
     unit = heard[start + 6 : start + 7] if start >= 0 else b""
     if unit and unit[0] != read.slave:
@@ -136,10 +136,6 @@ def fence(read: ModbusRead, reads: Iterable[ModbusRead]) -> ModbusRead:
     taken = {one.size_bytes for one in reads if (one.slave, one.table) == (read.slave, read.table)}
     asked = (read.model_copy(update={"count": count}) for count in range(1, 2001))
     return next(one for one in asked if one.size_bytes not in taken)
-
-
-def _silence(read: ModbusRead) -> tuple[str, str]:
-    return "no_answer", f"no answer of slave {read.slave}: is it on, its address right, baud and parity too?"
 
 
 def _asked(read: ModbusRead) -> str:

@@ -97,7 +97,7 @@ class SerialLine:
 
     def status(self) -> str:
         """One plain sentence, and others where the line has errors, or a sample did not come that was asked for."""
-        trace = f" {self._trace.trouble}." if self._trace is not None and self._trace.trouble else ""
+        trace = f"; {self._trace.trouble}" if self._trace is not None and self._trace.trouble else ""
         return self._status + self._line_errors + self._not_answered + trace
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class SerialLine:
         return turn
 
     def _give_up(self, reason: str, words: str) -> None:
-        self._not_answered = f" The last sample that did not come, at {_moment(self._wall_ns())}: {words}."
+        self._not_answered = f"; the last sample that did not come, at {_moment(self._wall_ns())}: {words}"
         self._queue.give_up(reason)
         self._wake.set()
 

@@ -60,7 +60,7 @@ class Trace:
             try:
                 self._put(text)
             except OSError as error:
-                self.trouble = f"The trace ended: {error.strerror}"
+                self.trouble = f"the trace ended: {error.strerror}"
 
     def _put(self, text: bytes) -> None:
         if self._path is None:

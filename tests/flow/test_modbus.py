@@ -170,3 +170,14 @@ def test_questions_are_those_of_the_specification() -> None:
     asked = ModbusRead(slave=17, table="holding", address=107, count=3)
     assert rtu_question(asked) == bytes.fromhex("11 03 00 6b 00 03 76 87")
     assert tcp_question(asked, 1) == bytes.fromhex("00 01 00 00 00 06 11 03 00 6b 00 03")
+
+
+@pytest.mark.parametrize(
+    ("scale", "raw", "value"),
+    [(0.1, 272, 27.2), (0.01, 2135, 21.35), (1e-3, 1, 0.001), (2.5, 3, 7.5), (-0.1, 3, -0.3), (10, 4, 40.0)],
+)
+def test_a_scale_gives_the_decimal_number_that_was_meant(scale: float, raw: int, value: float) -> None:
+    reading = read(
+        {"registers": [register(type="uint16", scale=scale)]}, {(1, "holding", 0, 1): raw.to_bytes(2, "big")}
+    )
+    assert reading.values == (value,)

@@ -6,7 +6,8 @@ from itertools import pairwise
 from threading import Event
 
 from edge_runtime.links.serial_port import LineErrors
-from tests.rig.clock import HandClock
+
+from .clock import HandClock
 
 READ_NS = 100_000_000
 

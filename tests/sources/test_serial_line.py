@@ -386,8 +386,8 @@ def test_a_sample_that_did_not_come_is_counted_and_said(device, start):
     rig.clock.advance(1)
     assert device.read() == b"SYST:ERR?\n"
     device.write(b'-410,"Query INTERRUPTED"\n')
-    rig.until_said("The last sample that did not come, at 2025-10-09T08:53:21Z: no answer to 'READ?' within 1 s; "
-                   "'SYST:ERR?' says '-410,\"Query INTERRUPTED\"'.")  # fmt: skip
+    rig.until_said("; the last sample that did not come, at 2025-10-09T08:53:21Z: no answer to 'READ?' within 1 s; "
+                   "'SYST:ERR?' says '-410,\"Query INTERRUPTED\"'")  # fmt: skip
     rig.chunks += rig.line.take()
     assert given_up(rig) == [("no_answer", 1)]
     assert not rig.line.waiting

@@ -66,9 +66,9 @@ def test_a_full_disk_ends_the_trace_and_is_said(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "write", full)
     trace.note("a", "b")
     trace.note("a", "c")
-    assert trace.trouble == "The trace ended: No space left on device"
+    assert trace.trouble == "the trace ended: No space left on device"
     line = SerialLine(SerialSource(port="COM3"), wall_ns=CLOCK.wall_ns, mono_ns=CLOCK.mono_ns, trace=trace)
-    assert line.status() == "not started The trace ended: No space left on device."
+    assert line.status() == "not started; the trace ended: No space left on device"
 
 
 def test_standard_error_takes_it_too(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
