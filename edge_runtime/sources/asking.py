@@ -13,6 +13,8 @@ from edge_runtime.spec.source import Poll
 
 MOST_STRAY_BYTES = 1 << 20
 """What is thrown away before a question at most: a port that brings more never falls silent."""
+PATIENCE = 5
+"""How many times the silence that is wanted may pass before a port counts as one that is never silent."""
 _LINE_END = re.compile(rb"[\r\n]")
 # As SCPI-1999 21.8 has it: a number, a comma and a text in quotes, which no measured value is.
 _ERROR = re.compile(rb"(?:^|(?<=[\r\n]))([+-]?[0-9]+,[ \t]*\"[^\r\n]*)[\r\n]")
@@ -35,25 +37,31 @@ class _Answer(NamedTuple):
 
 
 class Wire:
-    """An open port whose other end answers. ``heard`` is what came since the last question, ``stray_bytes`` what came unasked."""
+    """An open port whose other end answers, with ``most_bytes`` at most.
 
-    def __init__(self, link: SerialPort, mono_ns: Callable[[], int], stopping: threading.Event) -> None:
+    ``heard`` is what came since the last question, ``stray_bytes`` how many came unasked.
+    """
+
+    def __init__(
+        self, link: SerialPort, mono_ns: Callable[[], int], stopping: threading.Event, most_bytes: int
+    ) -> None:
         self.heard = b""
         self.stray_bytes = 0
         self._link = link
         self._mono_ns = mono_ns
         self._stopping = stopping
+        self._most_bytes = most_bytes
 
     def ask(self, question: bytes, find: Callable[[bytes], Found | None], timeout_ns: int) -> Found | None:
         """Write ``question`` once all that waits is thrown away; give what ``find`` finds in what comes, or ``None``.
 
         Raises LinkLost.
         """
-        self._throw_away(self._link.read_waiting)
+        self._throw_away()
         self.heard = b""
         until_ns = self._mono_ns() + timeout_ns
         self._link.write(question)
-        while self._mono_ns() < until_ns and not self._stopping.is_set():
+        while self._mono_ns() < until_ns and not self._stopping.is_set() and len(self.heard) <= self._most_bytes:
             data = self._link.read()
             if data:
                 self.heard += data
@@ -62,23 +70,28 @@ class Wire:
                     return found
         return None
 
-    def fall_silent(self, quiet_ns: int) -> None:
-        """Throw away what comes until nothing has for so long. Raises LinkLost."""
-        until_ns = self._mono_ns() + quiet_ns
+    def fall_silent(self, quiet_ns: int) -> bool:
+        """Throw away what comes until nothing has for so long; whether that came to pass. Raises LinkLost."""
+        begun_ns = self._mono_ns()
+        until_ns = begun_ns + quiet_ns
         while self._mono_ns() < until_ns and not self._stopping.is_set():
-            if self._throw_away(self._link.read):
+            data = self._link.read()
+            if data:
+                self.stray_bytes += len(data)
                 until_ns = self._mono_ns() + quiet_ns
+            if self._mono_ns() - begun_ns > PATIENCE * quiet_ns:
+                return False
+        return True
 
     def rest(self, quiet_s: float) -> None:
         """Leave the bus alone for so long."""
         self._stopping.wait(quiet_s)
 
-    def _throw_away(self, read: Callable[[], bytes]) -> int:
+    def _throw_away(self) -> None:
         thrown = 0
-        while thrown < MOST_STRAY_BYTES and (data := read()):
+        while thrown < MOST_STRAY_BYTES and (data := self._link.read_waiting()):
             thrown += len(data)
             self.stray_bytes += len(data.strip(b"\r\n"))  # the rest of a line end is no news
-        return thrown
 
 
 class Asking(Protocol):
@@ -136,7 +149,8 @@ class TextQuestions:
     def _settle(self, wire: Wire) -> str | None:
         """Get past what may still come in answer to an earlier question; what the instrument says is wrong, if asked."""
         if self._ask_error is None:
-            wire.fall_silent(self._timeout_ns)
+            if not wire.fall_silent(self._timeout_ns):
+                return "it sends without being asked, so an answer could not be told from the rest"
             self._in_doubt = False
             return None
         said = wire.ask(self._ask_error, _find_error, self._timeout_ns)

@@ -178,7 +178,7 @@ class SerialLine:
         """One turn at a port whose answers are waited for: each is whole, so none is passed over."""
         from edge_runtime.sources.asking import Wire  # noqa: PLC0415 -- for lines whose answers are waited for
 
-        wire, ask_ns = Wire(link, self._mono_ns, self._thread.stopping), settled_ns
+        wire, ask_ns = Wire(link, self._mono_ns, self._thread.stopping, self._spec.queue_bytes), settled_ns
 
         def turn(now_ns: int) -> None:
             nonlocal ask_ns

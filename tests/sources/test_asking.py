@@ -20,7 +20,7 @@ def asking(send: str | list[str] = "READ?\n", *, max_bytes: int = 1000, **keys: 
 
 def at_wire(answer: Callable[[bytes], list[bytes | float]]) -> tuple[Instrument, Wire]:
     instrument = Instrument(answer)
-    return instrument, Wire(instrument, instrument.clock.mono_ns, instrument.stopping)
+    return instrument, Wire(instrument, instrument.clock.mono_ns, instrument.stopping, 2000)
 
 
 @settings(deadline=None, max_examples=50)
@@ -140,3 +140,22 @@ def test_a_fault_costs_one_sample_at_most(fault: str, place: int, bit: int, garb
     questions = asking()
     got = [questions.ask(wire) for _ in range(6)]
     assert [got[at] for at in (0, 1, 3, 4, 5)] == [b"%d.25,1\r\n" % (at + 1) for at in (0, 1, 3, 4, 5)]
+
+
+def test_a_port_that_is_never_silent_is_said_to_be_one() -> None:
+    instrument, wire = at_wire(lambda _: [0.5, b"x"] * 200)
+    questions = asking()
+    assert isinstance(questions.ask(wire), NoAnswer)
+    got = questions.ask(wire)
+    assert got == NoAnswer("no_answer", "it sends without being asked, so an answer could not be told from the rest")
+    assert len(instrument.asked) == 1
+    assert wire.stray_bytes
+
+
+def test_what_waits_before_a_question_is_no_answer_to_it() -> None:
+    instrument, wire = at_wire(lambda _: [b"2\n", 0.3, b"late\n"])
+    questions = asking()
+    assert questions.ask(wire) == b"2\r\n"
+    instrument.clock.advance(1)
+    assert questions.ask(wire) == b"2\r\n"
+    assert wire.stray_bytes == 4

@@ -47,7 +47,7 @@ def questions(mode: str, timeout_s: float = 1.0) -> RegisterQuestions:
 
 def at_wire(answer: Callable[[bytes], list[bytes | float]]) -> tuple[Instrument, Wire]:
     instrument = Instrument(answer)
-    return instrument, Wire(instrument, instrument.clock.mono_ns, instrument.stopping)
+    return instrument, Wire(instrument, instrument.clock.mono_ns, instrument.stopping, 2000)
 
 
 def values(got: bytes | NoAnswer) -> tuple[float, ...]:
@@ -258,3 +258,11 @@ def test_a_fence_is_told_from_every_answer() -> None:
         ModbusRead(slave=1, table="coil", address=0, count=9),
     ]
     assert fence(coils[0], coils).count == 17
+
+
+def test_a_flood_is_not_kept() -> None:
+    _, wire = at_wire(lambda _: [b"x" * 1000] * 1000)
+    reason, words = says(questions("rtu").ask(wire))
+    assert reason == "bad_frame"
+    assert len(wire.heard) <= 3000
+    assert len(words) < 400
