@@ -2,12 +2,12 @@
 
 import struct
 from collections.abc import Callable, Mapping
-from math import isfinite
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.assemble import Conversions, Getter, Scalar, bound_fields, make_assemble
+from edge_runtime.flow.assemble import Getter, bound_fields, make_assemble
+from edge_runtime.flow.decode_struct import binary_numbers
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.modbus import BLOCK, TABLES
 from edge_runtime.flow.number_file import NumberFiles
@@ -50,8 +50,7 @@ class ModbusDecoder(Decoder):
                     subject=f"channel {name!r}, read", found=repr(binding.read), expected="'number' or 'text', and no grid",
                     todo="each register is a number of its own",
                 )  # fmt: skip
-        conversions = Conversions("register", _number, _text, _carried, "a number", _text)
-        self._assemble = make_assemble(decode, channels, self._getter_of, conversions, files)
+        self._assemble = make_assemble(decode, channels, self._getter_of, binary_numbers("register"), files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
         """Read one round."""
@@ -127,15 +126,3 @@ def _scale(factor: float) -> Callable[[float], float]:
     if whole and abs(whole * factor - 1) < 1e-12:  # noqa: PLR2004 (a few units in the last place)
         return lambda value: value / whole
     return lambda value: float(value * factor)
-
-
-def _number(raw: float | None) -> float | None:
-    return None if raw is None else float(raw)
-
-
-def _text(raw: float | None) -> str | None:
-    return None if raw is None else str(raw)
-
-
-def _carried(raw: float | None) -> Scalar:
-    return raw if raw is None or isfinite(raw) else str(raw)
