@@ -130,6 +130,10 @@ class LineConfig(BaseModel):
             if modbus is not None:
                 raise ValueError(f'source.modbus with decode "{self.decode.format}"; write decode.format = "modbus"')
             return self
+        if isinstance(source, MqttSource):
+            raise ValueError(  # noqa: TRY004 (a message for who wrote the file)
+                'decode "modbus" with source "mqtt"; its frames are made by source.modbus of a port'
+            )
         if "framing" in self.model_fields_set and self.framing != MODBUS_FRAMING:
             raise ValueError('framing with decode "modbus"; leave it out, a round of answers has its own')
         update: dict[str, Any] = {"framing": MODBUS_FRAMING}

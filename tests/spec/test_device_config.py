@@ -191,6 +191,14 @@ def test_a_modbus_line_that_contradicts_itself_is_refused(source: dict, keys: di
         modbus(source, **keys)
 
 
+def test_slaves_do_not_answer_by_a_broker() -> None:
+    line = modbus({"modbus": {"mode": "rtu", "every_s": 1}}).model_dump(mode="json", by_alias=True)["line"][0]
+    del line["framing"]
+    line["source"] = {"kind": "mqtt", "topics": ["a"]}
+    with pytest.raises(ValidationError, match='decode "modbus" with source "mqtt"'):
+        DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "broker": {"host": "h"}, "line": [line]})
+
+
 def test_a_recording_of_slaves_needs_no_port() -> None:
     line = modbus({"modbus": {"mode": "rtu", "every_s": 1}}).model_dump(mode="json", by_alias=True)["line"][0]
     recorded = {key: value for key, value in line.items() if key != "framing"}
