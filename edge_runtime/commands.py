@@ -49,6 +49,11 @@ def _positive(text: str) -> float:
 
 _SERVED: Final = Flag("--config", "device file of the lines (default: %(default)s)", "FILE", "device.toml")
 _CONFIG: Final = Flag("--config", "device file with the lines", "FILE")
+_TRACE: Final = Flag(
+    "--trace",
+    "write what serial ports say and are told, with its time, to a file of 16 MB at most ('-' for standard error)",
+    "FILE",
+)
 _LINE: Final = Flag("--line", "name of the line, where the device file has several", "NAME")
 _PASSWORD_FILE: Final = Flag(
     "--password-file", "file with the private key's password (default: $EDGE_RUNTIME_KEY_PASSWORD, else none)", "FILE"
@@ -74,6 +79,7 @@ COMMANDS: Final = (
                 "leave with an exit code when a bundle is refused, instead of staying up in ERROR;"
                 " where no line has a sensor (serial, mqtt) it always leaves",
             ),
+            _TRACE,
         ),
     ),
     Command(
@@ -250,6 +256,7 @@ COMMANDS: Final = (
             _LINE,
             Flag("--out", "write the recording to a file (default: standard output)", "FILE"),
             Flag("--seconds", "stop after so many seconds (default: at SIGINT or SIGTERM)", "N", None, _positive),
+            _TRACE,
         ),
     ),
     Command(

@@ -32,6 +32,7 @@ class Conversions(NamedTuple):
     ``numeric_text`` gives the number that a text holds, ``None`` for missing, or raises ValueError, where the format tells
     numbers from texts;
     ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers;
+    ``angle`` reads two neighbouring cells, degrees and minutes and a hemisphere, where the format has them;
     ``hint`` says what to do about a raw field that is not what was expected, in words.
     """
 
@@ -44,6 +45,7 @@ class Conversions(NamedTuple):
     columns_of: Callable[[str, int], Getter] | None = None
     numeric_text: Callable[[Any], float | None] | None = None
     array: Callable[[Any], Value] = row_list
+    angle: Callable[[Sequence[Any]], float | None] | None = None
     hint: Callable[[Any, str], str] = lambda _raw, _expected: ""
 
 
@@ -161,11 +163,21 @@ def _parts(
             raise TypeError(f"field {field!r} names files, and nobody reads them")
         read = named_file(f"{conversions.place} {field!r}", binding.dtype, files, conversions.word)
         return _Part(field, get, read, "the name of a file", is_file=True), grid
-    if binding.count is not None and conversions.columns_of is not None:
-        expected = f"{conversions.number_expected} in each of {binding.count} columns"
-        cells = conversions.columns_of(field, binding.count)
-        return _Part(field, cells, _cells(conversions.number), expected, lambda raw: quote(",".join(raw))), grid
+    if conversions.columns_of is not None and binding.read in {"columns", "degrees_minutes"}:
+        return _of_neighbours(binding, conversions.columns_of, conversions), grid
     return _single(binding, get, conversions), grid
+
+
+def _of_neighbours(
+    binding: ChannelBinding, columns_of: Callable[[str, int], Getter], conversions: Conversions
+) -> _Part:
+    """A value that neighbouring cells make: an array, or an angle and its hemisphere."""
+    count = binding.count or 2
+    expected = f"{conversions.number_expected} in each of {count} columns"
+    read: Callable[[Any], Value] = _cells(conversions.number)
+    if binding.read == "degrees_minutes" and conversions.angle is not None:
+        expected, read = "ddmm.mmmm,N or dddmm.mmmm,E, or S or W", conversions.angle
+    return _Part(binding.field, columns_of(binding.field, count), read, expected, lambda raw: quote(",".join(raw)))
 
 
 def _single(binding: ChannelBinding, get: Getter, conversions: Conversions) -> _Part:

@@ -39,7 +39,7 @@ from edge_runtime.spec.source import MqttSource
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
-_BYTES: Final = {"struct", "senml+cbor"}
+_BYTES: Final = {"struct", "senml+cbor", "modbus"}
 _STANDARD_INPUT: Final = "-"
 _RETAINED: Final = "the broker had kept it: run takes no such message, unless source.retained says accept"
 _NOTHING: Final = "nothing to judge; of a recording the first line after each opening is passed over, as run does"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
     from edge_runtime.run.live import Live
     from edge_runtime.sinks.capture_ring import CaptureRing
+    from edge_runtime.sources.trace import Trace
     from edge_runtime.spec.capture import CaptureConfig
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
@@ -74,6 +75,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        trace: "Trace | None" = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -81,7 +83,9 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
+        self.source: Source = make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, trace=trace
+        )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
@@ -125,7 +129,7 @@ class Lane:
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
         self._is_binary = config.framing.kind in BINARY_KINDS
-        self._finished = self._stopped = False
+        self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
         # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
@@ -370,6 +374,7 @@ class Lane:
         if framing is not None and (chunk.fresh or chunk.lost_before):
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
             framing.restore(discarding=True)
+            self._is_joining = True
         self._lost_bytes += chunk.lost_before
         self._seen_bytes += len(chunk.data)
         if not self.line.ledger.accepted:
@@ -380,6 +385,10 @@ class Lane:
             self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
         else:
             self.line.feed(chunk.data, chunk.time_ns, None)
+        if self._is_joining and framing is not None and not framing.discarding:
+            self._is_joining = False
+            if framing.passed_over:
+                self.line.drop(1, "joined_midway")
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
 

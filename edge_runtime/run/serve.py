@@ -27,12 +27,14 @@ from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import stop_signals
 from edge_runtime.run.summary import summary
+from edge_runtime.run.tracing import open_trace
 from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.status.health import Health, SelftestHealth, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
 
 if TYPE_CHECKING:
     from edge_runtime.links.mqtt_port import MqttLink
+    from edge_runtime.sources.trace import Trace
 
 
 def main(args: Namespace) -> int:
@@ -40,16 +42,17 @@ def main(args: Namespace) -> int:
     loaded = load_config(Path(args.config))
     state = state_folder(loaded)
     _make_folder(state)
-    service = Service(loaded, state)
+    service = Service(loaded, state, open_trace(args.trace, loaded.config.line))
     return service.run(exit_on_refusal=args.exit_on_refusal)
 
 
 class Service:
     """One process serving one device file: boots, then serves, or stays up in ERROR and says why."""
 
-    def __init__(self, loaded: LoadedConfig, state: Path) -> None:
+    def __init__(self, loaded: LoadedConfig, state: Path, trace: "Trace | None" = None) -> None:
         self._loaded = loaded
         self._state = state
+        self._trace = trace
         self._status_folder = _first_writable(status_folders(state))
         self._profile = loaded.config.profile
         self._run_id = token_hex(4)
@@ -130,6 +133,7 @@ class Service:
                 wall_ns=time.time_ns,
                 mono_ns=time.monotonic_ns,
                 link=self._link,
+                trace=self._trace,
             )
             for line in self._loaded.config.line
         )

@@ -14,8 +14,8 @@ class Chunk(NamedTuple):
     the bytes a full queue dropped just before it. ``fresh``: a connection began here, so the first frame may be cut.
 
     Of a source of whole messages a chunk is one message: ``stream`` is the stream its topic names, if any; ``mark`` is
-    the same when it comes ``again`` (0: it never does); and with ``dropped``, the ledger's word, it is none, but
-    ``lost_before`` messages that the source gave up.
+    the same when it comes ``again`` (0: it never does). With ``dropped``, the ledger's word, a chunk has no bytes: it stands
+    for ``lost_before`` messages, or samples that were asked for, that the source gave up.
     """
 
     data: bytes

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
+from edge_runtime.spec.modbus import ModbusRegister
 from edge_runtime.spec.units import Vocabulary
 
 Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-be"]
@@ -13,7 +14,7 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
-Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file"]
+Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file", "degrees_minutes"]
 """How a channel's value is written in a payload."""
 
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
@@ -146,8 +147,9 @@ class ChannelBinding(BaseModel):
         description="How the value is written: one 'number'; a 'numeric_text', which is a number that JSON holds as text,"
         " such as '21.5'; the 'text' of a category, such as 'red'; a 'list', which"
         " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
-        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; or the name of a 'file' with them in"
-        " folder: raw, .npy, or binary PGM or PPM.",
+        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; the name of a 'file' with them in"
+        " folder: raw, .npy, or binary PGM or PPM; or 'degrees_minutes', which is NMEA's ddmm.mmmm with N, S, E or W in"
+        " the next field, as degrees, south and west negative.",
     )
     missing_values: tuple[FiniteFloat, ...] = Field(
         default=(),
@@ -306,6 +308,11 @@ class PatternDecode(BaseModel):
         default=None,
         description="Instead of pattern and refuse: those of a known balance. Its fields are mass and unit.",
     )
+    unverified_digits: Literal["refuse", "keep", "drop"] = Field(
+        default="refuse",
+        description="What to make of digits in brackets, 12.34[5] g, which a balance for legal use shows but is not"
+        " verified for: refuse the line as unverified, keep them as the digits they are, or drop them.",
+    )
     decimal: DecimalOption = "."
     encoding: EncodingOption = "utf-8"
     time: TimeOption = None
@@ -396,6 +403,59 @@ class NmeaDecode(BaseModel):
         return "ascii"
 
 
+class ScpiDecode(BaseModel):
+    """One line is the answer of a SCPI instrument: numbers and words with commas between."""
+
+    model_config = _FROZEN
+
+    format: Literal["scpi"]
+    fields: tuple[FieldName, ...] = Field(
+        description="A name for each value of the answer, in order. 9.9E37 is refused as overload, 9.91E37 as not_ready."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        _check_columns(self.fields)
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """Its texts may hold any byte, such as a degree sign."""
+        return "latin-1"
+
+
+class ModbusDecode(BaseModel):
+    """One frame is one round of a Modbus source through all of these registers."""
+
+    model_config = _FROZEN
+
+    format: Literal["modbus"]
+    registers: tuple[ModbusRegister, ...] = Field(
+        min_length=1, max_length=1000, description="Every number of a sample; neighbours are read in one request."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _each_name_once(self) -> Self:
+        names = [register.name for register in self.registers]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"register {name!r} stands twice")
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """What a framing of text would have to know; bytes as they are."""
+        return "latin-1"
+
+
 class SenmlDecode(BaseModel):
     """One frame is one SenML pack (RFC 8428): names, values, units and times as it says them itself."""
 
@@ -430,6 +490,7 @@ class SenmlDecode(BaseModel):
 
 
 Decode = Annotated[
-    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | SenmlDecode, Field(discriminator="format")
+    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | ScpiDecode | ModbusDecode | SenmlDecode,
+    Field(discriminator="format"),
 ]
 """How one frame is read, chosen by ``format``."""

@@ -16,10 +16,11 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, Decode, ModbusDecode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.capture import CaptureConfig
-from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
+from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
+from edge_runtime.spec.modbus import reads_of
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import ENDING, MqttSource, SerialSource, Source, StandardInput
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
@@ -125,18 +126,60 @@ class LineConfig(BaseModel):
         return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
 
     @model_validator(mode="after")
+    def _modbus_follows_from_registers(self) -> Self:
+        """Write out what decode.registers leave no choice of: what is asked, and how a round of answers is framed."""
+        source = self.source
+        modbus = source.modbus if isinstance(source, SerialSource) else None
+        if not isinstance(self.decode, ModbusDecode):
+            if modbus is not None:
+                raise ValueError(f'source.modbus with decode "{self.decode.format}"; write decode.format = "modbus"')
+            return self
+        if isinstance(source, MqttSource):
+            raise ValueError(  # noqa: TRY004 (a message for who wrote the file)
+                'decode "modbus" with source "mqtt"; its frames are made by source.modbus of a port'
+            )
+        if "framing" in self.model_fields_set and self.framing != MODBUS_FRAMING:
+            raise ValueError('framing with decode "modbus"; leave it out, a round of answers has its own')
+        update: dict[str, Any] = {"framing": MODBUS_FRAMING}
+        if isinstance(source, SerialSource):
+            if modbus is None:
+                raise ValueError('decode "modbus" without source.modbus; write mode and every_s there')
+            read = reads_of(self.decode.registers)
+            if modbus.read not in ((), read):
+                raise ValueError("source.modbus.read is not what decode.registers need; leave it out")
+            update["source"] = source.model_copy(update={"modbus": modbus.model_copy(update={"read": read})})
+        return self.model_copy(update=update)
+
+    @model_validator(mode="after")
     def _framing_suits(self) -> Self:
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
         is_binary = kind in BINARY_KINDS
         if self.takes_bytes and not (is_binary or isinstance(self.source, MqttSource)):
             raise ValueError(
-                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
+                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip, packet or block'
             )
         if (self.decode.format == "nmea") and kind != "nmea":
             raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        poll = self.source.poll if isinstance(self.source, SerialSource) else None
+        if poll is not None and poll.timeout_s is not None:
+            is_block = isinstance(self.framing, BlockFraming) and self.framing.terminator == "lf"
+            if not is_block and kind != "lines":
+                raise ValueError(
+                    f'poll.timeout_s with framing "{kind}"; an answer that is waited for is a line, or a block with terminator "lf"'
+                )
         if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
             raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
+        return self
+
+    @model_validator(mode="after")
+    def _angles_are_of_sentences(self) -> Self:
+        """Refuse a way to read that only sentences have."""
+        for name, channel in self.channels.items():
+            if channel.read == "degrees_minutes" and self.decode.format != "nmea":
+                raise ValueError(
+                    f'channels.{name}.read "degrees_minutes" with decode "{self.decode.format}"; it belongs to "nmea"'
+                )
         return self
 
     @model_validator(mode="after")
@@ -171,7 +214,7 @@ class LineConfig(BaseModel):
     @property
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
-        return self.decode.format in {"struct", "senml+cbor"}
+        return self.decode.format in {"struct", "senml+cbor", "modbus"}
 
     @property
     def ends(self) -> bool:

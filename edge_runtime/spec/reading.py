@@ -50,7 +50,7 @@ class Rejection(NamedTuple):
 
     Reasons of framing: too_long, bad_frame, bad_checksum. Reasons of decoding: bad_encoding, wrong_columns,
     wrong_size, bad_json, bad_senml, no_match, missing_field, not_a_number, type_changed, bad_time, bad_status; what
-    an instrument says of itself: unstable, overload, underload, not_ready, other_unit. Reasons of the contract:
+    an instrument says of itself: unstable, overload, underload, not_ready, other_unit, unverified. Reasons of the contract:
     missing, not_finite, undeclared_unit, unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead,
     wrong_shape, other_grid, unknown_category, beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a
     window: gap. docs/troubleshooting.md says what to do about each.

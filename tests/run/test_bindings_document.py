@@ -114,7 +114,7 @@ def of(title: str) -> str:
 
 def test_every_preset_is_there() -> None:
     for title in ("Zigbee2MQTT", "Tasmota", "The Things Stack", "ChirpStack", "Shelly", "SenML", "A plain number", "rtl_433",
-                  "Numbers as text", "Victron"):  # fmt: skip
+                  "Numbers as text", "Victron", "SCPI", "Modbus", "Balances"):  # fmt: skip
         assert "accepted" in of(title)
 
 
@@ -157,6 +157,12 @@ def test_the_traps_are_refused_and_told() -> None:
     assert "refused, no_match" in of("A plain number")
     assert "refused, type_changed" in of("Numbers as text")
     assert "refused, missing: channel battery_voltage" in of("Victron")
+    assert "refused, overload" in of("SCPI")
+    assert "refused, not_ready" in of("SCPI")
+    assert "refused, beyond_physical" in of("Modbus")
+    assert "refused, missing: channel air_temperature" in of("Modbus")
+    for reason in ("unstable", "other_unit", "unverified"):
+        assert f"refused, {reason}" in of("Balances")
     assert "no sample" in of("Victron")
 
 

@@ -129,12 +129,12 @@ MISTAKES = {
         ('format = "csv"', 'format = "xml"'),
         (
             "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', "
-            f"'senml+json', 'senml+cbor'; {SEE}"
+            f"'scpi', 'modbus', 'senml+json', 'senml+cbor'; {SEE}"
         ),
     ),
     "wrong framing": (
         ("[line.decode]", '[line.framing]\nkind = "line"\n[line.decode]'),
-        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet'; {SEE}",
+        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet', 'block'; {SEE}",  # noqa: E501
     ),
     "a key of another framing": (
         ("[line.decode]", "[line.framing]\nlineend = 'lf'\n[line.decode]"),
