@@ -118,17 +118,23 @@ def with_topics(line: LineConfig, broker: BrokerConfig | None) -> LineConfig:
     if broker is None or not line.uses_broker:
         return line
     device = device_name(broker)
-    source = line.source
+    source, channels = line.source, line.channels
     if isinstance(source, MqttSource):
         topics = tuple(filled(one, device=device, line=line.name) for one in source.topics)
         source = source.model_copy(update={"topics": topics})
+        channels = {
+            name: one if one.topic is None else one.model_copy(
+                update={"topic": filled(one.topic, device=device, line=line.name)}
+            )
+            for name, one in channels.items()
+        }  # fmt: skip
     sinks = tuple(
         one.model_copy(update={"topic": filled(one.topic, device=device, line=line.name)})
         if isinstance(one, MqttTopic)
         else one
         for one in line.sink
     )
-    return line.model_copy(update={"source": source, "sink": sinks})
+    return line.model_copy(update={"source": source, "channels": channels, "sink": sinks})
 
 
 def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:

@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.topic import matches
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -135,6 +136,41 @@ class LineConfig(BaseModel):
             if self.source.stream_level is not None and self.decode.stream is not None:
                 raise ValueError("source.stream_level and decode.stream both name the stream; leave one out")
         return self
+
+    @model_validator(mode="after")
+    def _joins(self) -> Self:
+        """Refuse a line that no message could complete, or whose channels could be in no message."""
+        held = [name for name, one in self.channels.items() if one.when_absent == "last"]
+        topics = {name: one.topic for name, one in self.channels.items() if one.topic is not None}
+        if not topics and held and self.decode.format not in {"json", "senml+json", "senml+cbor"}:
+            raise ValueError(
+                f'when_absent = "last" with decode "{self.decode.format}"; its frames have every field, so leave it out'
+                " or name the topic of each channel"
+            )
+        taken = self.source.topics if isinstance(self.source, MqttSource) else ()
+        if topics and not taken:
+            raise ValueError(f'topic of channel {min(topics)} with source "{self.source.kind}"; only mqtt has topics')
+        without = [name for name in self.channels if topics and name not in topics]
+        if without:
+            raise ValueError(f"channel {without[0]} without a topic, where {min(topics)} has one; name every channel's")
+        for name, topic in topics.items():
+            if not any(matches(one, topic) for one in taken):
+                raise ValueError(f"topic of channel {name}, {topic!r}, which source.topics does not take; add it there")
+        needed = {topic: name for name, topic in topics.items() if name not in held}
+        if len(needed) > 1:
+            names = " and ".join(sorted(needed.values()))
+            raise ValueError(
+                f"channels {names} of different topics, neither held; a message has one topic: give all but those of one"
+                ' topic when_absent = "last" and max_age_s'
+            )
+        if topics and isinstance(self.decode, CsvDecode) and self.decode.columns == "header":
+            raise ValueError('columns = "header" with topics of channels; name the columns')
+        return self
+
+    @property
+    def joins(self) -> bool:
+        """Whether a sample may take values from several messages."""
+        return any(one.when_absent == "last" or one.topic is not None for one in self.channels.values())
 
     @property
     def takes_bytes(self) -> bool:

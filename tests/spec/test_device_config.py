@@ -102,3 +102,44 @@ def test_a_framing_suits_its_decoder_and_its_link(changes: dict, says: str) -> N
     raw["line"][0] |= changes
     with pytest.raises(ConfigurationError, match=re.escape(says)):
         validate(DeviceConfig, raw, "docs", "")
+
+
+LAST = {"when_absent": "last", "max_age_s": 5}
+CSV = {"format": "csv", "columns": ["v"]}
+
+
+def joined(channels: dict, topics: tuple[str, ...] = ("a/#",), decode: dict | None = None) -> DeviceConfig:
+    line = {
+        "name": "roof", "bundle": "b", "source": {"kind": "mqtt", "topics": topics} if topics else {"kind": "stdin"},
+        "decode": decode or {"format": "json"}, "sink": [{"kind": "stdout"}],
+        "channels": {name: {"field": "v"} | one for name, one in channels.items()},
+    }  # fmt: skip
+    return DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "broker": {"host": "h"}, "line": [line]})
+
+
+def test_which_lines_join() -> None:
+    assert not joined({"t": {}}).line[0].joins
+    assert joined({"t": LAST}).line[0].joins
+    assert joined({"t": LAST}, (), {"format": "senml+json"}).line[0].joins
+    assert (
+        joined({"t": {"topic": "a/+/t"}, "h": {"topic": "a/+/t"}, "p": LAST | {"topic": "a/b/p"}}, decode=CSV)
+        .line[0]
+        .joins
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "more", "says"),
+    [
+        ({"t": LAST}, {"decode": CSV}, "its frames have every field"),
+        ({"t": {"topic": "a/t"}}, {"topics": ()}, "only mqtt has topics"),
+        ({"t": {"topic": "a/t"}, "h": {}}, {}, "channel h without a topic"),
+        ({"t": {"topic": "b/t"}}, {}, "source.topics does not take"),
+        ({"t": {"topic": "a/+"}}, {"topics": ("a/t",)}, "source.topics does not take"),
+        ({"t": {"topic": "a/t"}, "h": {"topic": "a/h"}}, {}, "channels h and t of different topics"),
+        ({"t": {"topic": "a/t"}}, {"decode": CSV | {"columns": "header"}}, "name the columns"),
+    ],
+)
+def test_a_line_that_no_message_could_complete(channels: dict, more: dict, says: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(says)):
+        joined(channels, **more)
