@@ -220,7 +220,10 @@ COMMANDS: Final = (
         "edge-runtime replay examples/frost/station_us_units.csv --config examples/frost/device.toml",
         "edge_runtime.run.replay",
         (
-            Flag("FILE", "the recording, as `record` wrote it, or the raw text of a stream"),
+            Flag(
+                "FILE",
+                "the recording, as `record` wrote it, the raw text of a stream, or a capture of mosquitto_sub -F '%%j'",
+            ),
             _SERVED,
             _LINE,
             Flag("--speed", "times the recorded pace (default: as fast as it goes)", "FACTOR", None, _positive),

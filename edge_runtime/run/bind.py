@@ -16,6 +16,7 @@ from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.errors import BundleError, UsageError
 from edge_runtime.flow.assemble import bound_fields
+from edge_runtime.flow.capture import Payload, payloads
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
@@ -26,7 +27,6 @@ from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.flow.window import Stream, WindowRule
 from edge_runtime.run import checks
 from edge_runtime.run.broker import with_topics
-from edge_runtime.run.capture import Payload, payloads
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.inspect import manifest_of

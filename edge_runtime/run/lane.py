@@ -71,6 +71,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        source: Source | None = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -78,7 +79,9 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
+        self.source: Source = source or make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link
+        )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}

@@ -154,7 +154,8 @@ class LineConfig(BaseModel):
         if without:
             raise ValueError(f"channel {without[0]} without a topic, where {min(topics)} has one; name every channel's")
         for name, topic in topics.items():
-            if not any(matches(one, topic) for one in taken):
+            # What a variable stands for is not known here.
+            if "{" not in topic and not any("{" in one or matches(one, topic) for one in taken):
                 raise ValueError(f"topic of channel {name}, {topic!r}, which source.topics does not take; add it there")
         needed = {topic: name for name, topic in topics.items() if name not in held}
         if len(needed) > 1:
