@@ -49,9 +49,10 @@ def load_config(path: Path) -> LoadedConfig:
     on one file.
     """
     from edge_runtime.spec.device_config import DeviceConfig  # noqa: PLC0415 -- its models, and a bundle alone needs none
+    from edge_runtime.spec.variables import fill  # noqa: PLC0415 -- the same
 
     data = _read(path)
-    config = validate(DeviceConfig, parse_toml(data, str(path)), str(path), _TODO)
+    config = validate(DeviceConfig, fill(parse_toml(data, str(path)), str(path)), str(path), _TODO)
     loaded = LoadedConfig(config, path, path.absolute().parent, hashlib.sha256(data).hexdigest())
     _refuse_shared_files(loaded)
     return loaded

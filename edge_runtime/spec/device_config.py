@@ -11,6 +11,7 @@ from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 from edge_runtime.spec.topic import matches
+from edge_runtime.spec.variables import Variables
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -217,6 +218,10 @@ class DeviceConfig(BaseModel):
     )
     state_dir: str | None = Field(
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
+    )
+    variables: Variables = Field(
+        default={},
+        description="Texts that stand in names, topics and paths as {name}, so that a site's differences are in one place.",
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
     broker: BrokerConfig | None = Field(default=None, description="The MQTT broker of sources and sinks.")

@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "unknown key, none near": (
         ("schema =", "zzz = 1\nschema ="),
-        f"device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, signature, broker, line; {SEE}",
+        f"device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, variables, signature, broker, line; {SEE}",
     ),
     "unknown key in a channel": (
         ("unit =", "units ="),

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.device_config import DeviceConfig
 from edge_runtime.spec.toml_text import parse_toml, validate
+from edge_runtime.spec.variables import fill
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "device_toml.md").read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -17,7 +18,7 @@ BLOCKS = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "device_toml.md").read_text
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(BLOCKS.index(block)))
 def test_every_block_of_the_documentation_is_valid(block: str) -> None:
-    assert validate(DeviceConfig, parse_toml(block.encode(), "docs"), "docs", "").line
+    assert validate(DeviceConfig, fill(parse_toml(block.encode(), "docs"), "docs"), "docs", "").line
 
 
 def test_the_documentation_has_blocks() -> None:
