@@ -252,7 +252,14 @@ COMMANDS: Final = (
     Command(
         "config show",
         "print the resolved configuration, defaults included",
-        "edge-runtime config show --config device.toml",
+        "edge-runtime config show --resolved --config device.toml",
+        "edge_runtime.run.config",
+        (_SERVED, Flag("--resolved", "as TOML, each value with the file it came from")),
+    ),
+    Command(
+        "config check",
+        "check a device file and what lies in its drop-in folder, and open nothing that it names",
+        "edge-runtime config check --config device.toml",
         "edge_runtime.run.config",
         (_SERVED,),
     ),

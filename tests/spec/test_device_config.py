@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.device_config import DeviceConfig
+from edge_runtime.spec.drop_in import merged
 from edge_runtime.spec.toml_text import parse_toml, validate
 from edge_runtime.spec.variables import fill
 
@@ -19,6 +21,17 @@ BLOCKS = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "device_toml.md").read_text
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(BLOCKS.index(block)))
 def test_every_block_of_the_documentation_is_valid(block: str) -> None:
     assert validate(DeviceConfig, fill(parse_toml(block.encode(), "docs"), "docs"), "docs", "").line
+
+
+def test_the_drop_in_of_the_documentation_lies_over_its_first_example() -> None:
+    [over] = re.findall(
+        r"^```toml drop-in\n(.*?)^```$", (DOCS / "device_toml.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    raw, _ = merged([("base", tomllib.loads(BLOCKS[0])), ("over", tomllib.loads(over))])
+    before = validate(DeviceConfig, parse_toml(BLOCKS[0].encode(), "docs"), "docs", "").line[0]
+    [line] = validate(DeviceConfig, raw, "docs", "").line
+    assert line.source.model_dump()["port"].endswith("B20K9876-if00-port0")
+    assert line.model_copy(update={"source": before.source}) == before
 
 
 def test_the_documentation_has_blocks() -> None:
