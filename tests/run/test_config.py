@@ -81,8 +81,10 @@ MISTAKES = {
     ),
     "unknown key, none near": (
         ("schema =", "zzz = 1\nschema ="),
-        "device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, variables, signature, broker,"
-        f" line; {SEE}",
+        (
+            "device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, variables, signature, broker,"
+            f" line; {SEE}"
+        ),
     ),
     "unknown key in a channel": (
         ("unit =", "units ="),
