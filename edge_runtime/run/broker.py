@@ -147,6 +147,14 @@ def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
     sinks = [(line, sink) for line in lines for sink in line.sink if isinstance(sink, MqttTopic)]
     writers = [("broker.status_topic", status)]
     writers += [(f"line {line.name}, sink {sink.full_name}", sink.topic) for line, sink in sinks]
+    writers += [
+        (
+            f"line {line.name}, sink {sink.full_name}, home_assistant",
+            f"{sink.discovery_prefix}/sensor/{line.name}/config",
+        )
+        for line, sink in sinks
+        if sink.home_assistant
+    ]
     written: dict[str, str] = {}
     for writer, topic in writers:
         if topic == status and writer != "broker.status_topic":

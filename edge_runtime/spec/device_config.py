@@ -123,6 +123,19 @@ class LineConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _one_entity_an_output(self) -> Self:
+        """Refuse what Home Assistant would show as one value that jumps."""
+        told = [sink for sink in self.sink if isinstance(sink, MqttTopic) and sink.home_assistant]
+        level = self.source.stream_level if isinstance(self.source, MqttSource) else None
+        if told and (self.decode.stream is not None or level is not None):
+            raise ValueError(
+                "home_assistant with streams; they share one topic and would be shown in turn as one value"
+            )
+        if len(told) > 1:
+            raise ValueError(f"home_assistant of {len(told)} sinks; one is enough to show the line's answers")
+        return self
+
+    @model_validator(mode="after")
     def _whole_messages(self) -> Self:
         """Refuse what contradicts that a message is a frame and its topic may name the stream."""
         if isinstance(self.source, MqttSource):
