@@ -150,7 +150,8 @@ class Join:
         if age_ns is None or (before is not None and 0 < before.time_ns - time_ns <= age_ns):
             return
         value = reading.values[at]
-        unit = None if reading.units is None else reading.units[at]
+        # The unit of a value has been judged, and is a short one then; that of none has not.
+        unit = None if reading.units is None or value is None else reading.units[at]
         state[at] = Held(value[:_MAX_TEXT] if type(value) is str else value, unit, time_ns)
 
     def _filled(self, reading: Reading, state: Sequence[Held | None], time_ns: int) -> Joined | Rejection:

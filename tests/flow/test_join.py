@@ -88,6 +88,12 @@ def test_a_unit_is_held_with_its_value():
     assert values(of(made, b'{"a": 1}'))[0] == (1.0, 300.0)
 
 
+def test_the_unit_of_no_value_is_not_kept():
+    made = join({"a": {"unit": "Cel"}, "b": {"unit_field": "u"} | LAST})
+    assert of(made, b'{"b": null, "u": "' + b"x" * 4000 + b'"}') is None
+    assert made.saved() == {"": [None, [None, None, 0]]}
+
+
 def test_records_that_a_pack_leaves_out():
     made = join({"a": SENML, "b": SENML | LAST}, SenmlDecode(format="senml+json"))
     assert of(made, b'[{"n": "b", "u": "Cel", "v": 2}]') is None

@@ -122,7 +122,6 @@ def test_with_a_real_broker(tmp_path, protocol):
     """Retained, there again for a broker that has forgotten and for a Home Assistant that starts, and gone when not wanted."""
     with Broker(tmp_path / "mosquitto") as broker:
         device(tmp_path, broker.port, sink=", home_assistant = true", protocol=protocol)
-        found = []
         with Program(tmp_path), Client(broker.port, "homeassistant/#", STATUS, OUT) as client:
             client.until(lambda: any(topic.endswith("/config") for topic, *_ in client.messages), "an entity")
             [(topic, payload, _)] = [one for one in client.messages if one[0].endswith("/config")]
