@@ -138,6 +138,21 @@ def test_a_restart_goes_on_with_what_is_held(tmp_path, ready, how):
     again.lane.stop()
 
 
+def test_what_is_acknowledged_is_kept_also_where_the_payload_has_a_time(tmp_path, ready):
+    """Such a line keeps nothing at once: its messages come again. But one that has been acknowledged does not."""
+    timed = {"decode": {"format": "json", "time": {"field": "at", "format": "unix_s"}}}
+    rig = Rig(tmp_path, ready, **timed)
+    at = rig.clock.wall_ns() // 10**9
+    rig.bring("house/attic/rh", v=50, at=at)
+    rig.bring("house/attic/p", v=1000, u="hPa", at=at)
+    assert rig.link.acknowledged == [1, 2]
+    rig.die()
+    again = Rig(tmp_path, ready, rig.clock, **timed)
+    again.bring("house/attic/t", v=20, at=at + 1)
+    assert again.samples["accepted"] == 1
+    again.lane.stop()
+
+
 def test_streams_are_apart(tmp_path, ready):
     rig = Rig(tmp_path, ready)
     rig.fill("cellar")
