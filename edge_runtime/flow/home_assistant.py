@@ -34,39 +34,50 @@ class Place(NamedTuple):
 
 
 def entities(place: Place, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
-    """For each number and label of a line's answers the topic and the message that make it known."""
+    """For each number and label of a line's answers, and each flag of a number, the topic and message that make it known."""
+    shared = _shared(place, manifest)
     for output in manifest.outputs:
         if output.form == "vector":
             continue
-        identity = _identity(place.device, place.line, output.name)
-        told = _entity(place, manifest, output) | {"unique_id": identity}
-        yield f"{place.prefix}/sensor/{identity}/config", to_json(told)
-
-
-def _entity(place: Place, manifest: Manifest, output: Output) -> dict[str, Any]:
-    said = {"name": "edge-runtime", "sw_version": place.release}
-    told: dict[str, Any] = {
-        "name": f"{place.line} {output.name}",
-        "state_topic": place.topic,
         # By subscript: an output may be called as a method of a mapping is.
-        "value_template": f"{{{{ value_json['{output.name}']['value'] }}}}",
+        value = f"value_json['{output.name}']"
+        yield _told(place, "sensor", (output.name,), f"{{{{ {value}['value'] }}}}", shared | _form(output))
+        for flag in output.flags:
+            template = f"{{{{ 'ON' if {value}['{flag.name}'] else 'OFF' }}}}"
+            yield _told(place, "binary_sensor", (output.name, flag.name), template, shared)
+
+
+def _told(
+    place: Place, platform: str, names: tuple[str, ...], template: str, more: dict[str, Any]
+) -> tuple[str, bytes]:
+    identity = _identity(place.device, place.line, *names)
+    told = {"name": " ".join((place.line, *names)), "unique_id": identity, "value_template": template} | more
+    return f"{place.prefix}/{platform}/{identity}/config", to_json(told)
+
+
+def _shared(place: Place, manifest: Manifest) -> dict[str, Any]:
+    origin = {"name": "edge-runtime", "sw_version": place.release}
+    device = {"identifiers": [_identity(place.device)], "name": place.device, "manufacturer": "edge-runtime"}
+    shared: dict[str, Any] = {
+        "state_topic": place.topic,
         "qos": place.qos,
         "availability_topic": place.status_topic,
         "availability_template": _READY,
-        "device": {"identifiers": [_identity(place.device)], "name": place.device, "manufacturer": "edge-runtime"}
-        | {"sw_version": place.release},
-        "origin": said,
+        "device": device | {"sw_version": place.release},
+        "origin": origin,
     }
-    if output.form == "label":
-        told |= {"device_class": "enum", "options": list(output.labels)}
-    else:
-        told["state_class"] = "measurement"
-        if output.unit != "1":
-            told["unit_of_measurement"] = spelled(output.unit, "home-assistant") or output.unit
     window = manifest.window
     if window is not None and window.period_s and place.tells_all:
-        told["expire_after"] = max(1, round(_MISSED * window.period_s * window.hop))
-    return told
+        shared["expire_after"] = max(1, round(_MISSED * window.period_s * window.hop))
+    return shared
+
+
+def _form(output: Output) -> dict[str, Any]:
+    if output.form == "label":
+        return {"device_class": "enum", "options": list(output.labels)}
+    if output.unit == "1":
+        return {"state_class": "measurement"}
+    return {"state_class": "measurement", "unit_of_measurement": spelled(output.unit, "home-assistant") or output.unit}
 
 
 def _identity(*names: str) -> str:

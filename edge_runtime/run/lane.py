@@ -137,7 +137,8 @@ class Lane:
         self._is_stateless = (
             self._journal is not None and self.source.live and not self.source.resumable
             and (window is None or window.length == 1) and not manifest.state
-            and not any(output.flags for output in manifest.outputs) and join is None
+            and not any(output.flags for output in manifest.outputs)
+            and not any(one.when_absent == "last" for one in bound.values())
             and (config.decode.time is not None or not self.source.redelivers)
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()

@@ -117,7 +117,7 @@ class MqttTopic(_EncodedSink):
     retain: bool = Field(default=False, description="Whether the broker keeps the last answer for whoever comes later.")
     home_assistant: bool | TopicName = Field(
         default=False,
-        description="Whether Home Assistant is told of each number and label by its MQTT discovery, under 'homeassistant';"
+        description="Whether Home Assistant is told of each number, label and flag by its MQTT discovery, under 'homeassistant';"
         " or the prefix that it was given instead.",
     )
 

@@ -9,7 +9,7 @@ from tests.rig import kinds
 
 PLACE = Place("homeassistant", "pump 7", "dew", "edge/pump 7/dew", 1, "edge/pump 7/status", "1.2.3", tells_all=True)
 OUTPUTS = [
-    kinds.giving(name="values", unit="Cel"),
+    kinds.giving(name="values", unit="Cel", flags=[{"name": "frost", "side": "below", "on": 0.0, "off": 1.0}]),
     kinds.giving(name="ratio", tensor="z", unit="1"),
     kinds.giving(name="flow", tensor="f", unit="kg/h"),
     kinds.giving("label", name="kind", tensor="k", labels=["a", "b"]),
@@ -29,9 +29,11 @@ def of(name: str, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def test_every_number_and_label_has_an_entity_and_a_vector_none() -> None:
     found = told()
-    assert sorted(one["name"] for one in found.values()) == ["dew flow", "dew kind", "dew ratio", "dew values"]
+    assert sorted(one["name"] for one in found.values()) == [
+        "dew flow", "dew kind", "dew ratio", "dew values", "dew values frost",
+    ]  # fmt: skip
     for topic, message in found.items():
-        match = re.fullmatch(r"homeassistant/sensor/([a-zA-Z0-9_-]+)/config", topic)
+        match = re.fullmatch(r"homeassistant/(?:binary_)?sensor/([a-zA-Z0-9_-]+)/config", topic)
         assert match is not None
         assert match[1] == message["unique_id"]
         assert message["state_topic"] == "edge/pump 7/dew"
@@ -58,6 +60,14 @@ def test_a_label_is_one_of_a_list_and_a_number_a_measurement() -> None:
 
 def test_the_template_names_the_value_in_the_default_shape() -> None:
     assert of("values", told())["value_template"] == "{{ value_json['values']['value'] }}"
+
+
+def test_a_flag_is_a_binary_sensor() -> None:
+    found = told()
+    flag = of("values frost", found)
+    assert flag["value_template"] == "{{ 'ON' if value_json['values']['frost'] else 'OFF' }}"
+    assert not {"unit_of_measurement", "state_class", "device_class"} & flag.keys()
+    assert [topic.split("/")[1] for topic, one in found.items() if one == flag] == ["binary_sensor"]
 
 
 def test_a_value_expires_after_three_answers_that_did_not_come() -> None:

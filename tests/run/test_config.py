@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from argparse import Namespace
 from pathlib import Path
 
@@ -493,3 +494,17 @@ def test_config_check_says_that_it_is_right(path: Path, capsys: pytest.CaptureFi
         f"{path} with device.toml.d/20-site.toml: right, with line frost, second, third;"
         " `edge-runtime doctor` looks at what it names\n"
     )
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/device_toml.md").read_text()
+BLOCKS = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(BLOCKS.index(block)))
+def test_every_file_of_the_documentation_says_the_same_once_resolved(
+    block: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(block)
+    again = path.with_name("again.toml")
+    again.write_text(show(path, capsys))
+    assert load_config(again).config == load_config(path).config
