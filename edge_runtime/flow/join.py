@@ -108,7 +108,8 @@ class Join:
         self._streams[reading.stream] = state
         for at in brought:
             self._hold(state, at, reading, time_ns)
-        self._touched.add(reading.stream)
+        if any(self._ages_ns[at] is not None for at in brought):
+            self._touched.add(reading.stream)
         if self._makes.isdisjoint(brought):
             return None
         return self._filled(reading, state, time_ns)
