@@ -109,11 +109,10 @@ def _checked(path: Path, written: _Written) -> LoadedConfig:
     try:
         config = validate(DeviceConfig, written.raw, str(path), _TODO)
     except ConfigurationError as error:
-        if not written.names:
-            raise
-        raise ConfigurationError(
-            subject=_place(path, error.subject, written), found=error.found, expected=error.expected, todo=error.todo
-        ) from error
+        if written.names:
+            for one in (error, *error.others):
+                one.subject = _place(path, one.subject, written)
+        raise
     loaded = LoadedConfig(config, path, path.absolute().parent, written.digest, written.names)
     _refuse_shared_files(loaded)
     return loaded
