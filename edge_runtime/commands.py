@@ -206,6 +206,12 @@ COMMANDS: Final = (
                 "REPORT",
                 several=True,
             ),
+            Flag(
+                "--validate",
+                "samples that devices have captured; the new answers are held against the old ones",
+                "CAPTURE",
+                several=True,
+            ),
             _JSON,
         ),
     ),

@@ -19,6 +19,7 @@ from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
+    from edge_runtime.flow.capture import Choose
     from edge_runtime.flow.decoder import Decoder
     from edge_runtime.flow.framing import Framer
     from edge_runtime.flow.join import Join
@@ -63,6 +64,15 @@ def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
 _ARRIVAL: Final = "; the time of arrival counts here: if the samples carry their own, name its field in decode.time"
 
 
+class Captured(NamedTuple):
+    """An answer that was chosen to be kept: why, its window ``(length, row)`` in contract units, and its newest frame."""
+
+    answer: Answer
+    why: tuple[str, ...]
+    window: NDArray[np.float64]
+    raw: bytes
+
+
 class _Due(NamedTuple):
     stream: Stream
     name: str
@@ -82,6 +92,7 @@ class Line:
     ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time,
     in which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
     ``join`` stands in for the decoder where one message does not bring all channels.
+    ``choose`` says for what reasons an answer is kept with its window, for ``take_captured``; none where it gives none.
     ``when_bad_time`` is the binding's: with ``arrival`` it counts, as an oddity, each time of arrival that stands for one.
     """
 
@@ -97,6 +108,7 @@ class Line:
         max_age_ns: int | None = None,
         when_bad_time: Literal["refuse", "arrival"] = "refuse",
         join: "Join | None" = None,
+        choose: "Choose | None" = None,
     ) -> None:
         manifest = model.manifest
         self._counts_arrival = when_bad_time == "arrival"
@@ -124,6 +136,8 @@ class Line:
         self._max_streams = max_streams(self._rule)
         self._due: list[_Due] = []
         self._streams: dict[str, Stream] = {}
+        self._choose = choose
+        self._captured: list[Captured] = []
         self._answers: list[Answer] = []
         self._refused: list[Refused] = []
         self._samples: list[tuple[str, int, Row, int, tuple[int, ...]]] = []
@@ -259,6 +273,11 @@ class Line:
         """By stream, what was odd about the times of its samples since this start: by reason, and gap and duplicate."""
         return {name: dict(stream.oddities) for name, stream in self._streams.items() if stream.oddities}
 
+    @property
+    def levels(self) -> dict[str, dict[str, dict[str, float]]]:
+        """By stream and channel how near what the contract watches is to being flagged."""
+        return {name: stream.watch.levels() for name, stream in self._streams.items() if stream.watch is not None}
+
     def run(self) -> None:
         """Answer every window that is due, in batches of the closed list of sizes."""
         due, self._due = self._due, []
@@ -289,6 +308,11 @@ class Line:
             return answers
         return [one if one.mono_ns is None else one._replace(age_ns=now_ns - one.mono_ns) for one in answers]
 
+    def take_captured(self) -> list[Captured]:
+        """What was chosen to be kept since the last call, in order."""
+        captured, self._captured = self._captured, []
+        return captured
+
     def take_refused(self) -> list[Refused]:
         """What was refused since the last call, samples and windows, in order."""
         refused, self._refused = self._refused, []
@@ -312,7 +336,9 @@ class Line:
             self._samples = []
         if self._touched:
             changes["streams"] = {
-                name: [one.seq, list(one.switches), one.saved_state()] for name, one in self._touched.items()
+                name: [one.seq, list(one.switches), one.saved_state()]
+                + ([] if one.watch is None else [one.watch.saved_answers()])
+                for name, one in self._touched.items()
             }
             self._touched = {}
         held = self._join.take_changes() if self._join is not None else None
@@ -359,9 +385,12 @@ class Line:
                 stream = self._streams[name] = Stream(self._rule, self._post.fresh)
             # JSON has no NaN: what was missing comes back as null.
             stream.push(time_ns, tuple(math.nan if value is None else value for value in values), flags, held)
-        for name, (seq, switches, state) in change.get("streams", {}).items():
-            self._streams[name].seq, self._streams[name].switches = seq, tuple(switches)
-            self._streams[name].restore_state(state)
+        for name, (seq, switches, state, *answered) in change.get("streams", {}).items():
+            stream = self._streams[name]
+            stream.seq, stream.switches = seq, tuple(switches)
+            stream.restore_state(state)
+            if stream.watch is not None:
+                stream.watch.restore_answers(*answered)
         self._restore_held(change)
         self.ledger.restore(change["ledger"])
 
@@ -451,16 +480,19 @@ class Line:
                 flags |= CLIPPED
             if self._post.has_ends and self._post.is_clipped(outputs, row):
                 flags |= CLIPPED
+            if stream.watch is not None:
+                flags |= stream.watch.answered(windows[row], values)
             if stream.restarted:
                 stream.restarted = False
                 flags |= RESTARTED
             identity = self._identity.copy()
             identity.update(b"%b\n%d\n" % (due.name.encode(), due.time_ns))
             identity.update(windows[row])
-            self._answers.append(
-                Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
-                       due.mono_ns, None, due.carry)
-            )  # fmt: skip
+            answer = Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
+                            due.mono_ns, None, due.carry)  # fmt: skip
+            self._answers.append(answer)
+            if self._choose is not None and (why := self._choose(answer)):
+                self._captured.append(Captured(answer, why, windows[row].copy(), due.raw))
             stream.seq += 1
             stream.switches = switches
             self._touched[due.name] = stream

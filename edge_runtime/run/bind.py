@@ -16,7 +16,7 @@ from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.errors import BundleError, UsageError
 from edge_runtime.flow.assemble import bound_fields
-from edge_runtime.flow.capture import Payload, payloads
+from edge_runtime.flow.captured_payloads import Payload, payloads
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing

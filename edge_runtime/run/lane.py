@@ -34,6 +34,8 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
     from edge_runtime.run.live import Live
+    from edge_runtime.sinks.capture_ring import CaptureRing
+    from edge_runtime.spec.capture import CaptureConfig
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
 WAITING_ANSWERS: Final = 4096
@@ -93,6 +95,7 @@ class Lane:
             from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
 
             join = Join(config.decode, bound, contract, max_streams=max_streams(WindowRule(manifest)), files=files)
+        self._capture = _capture(config.capture, config.name, ready, state=state, run_id=run_id, mono_ns=mono_ns)
         self.line = Line(
             name=config.name,
             model=ready.model,
@@ -104,6 +107,7 @@ class Lane:
             join=join,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
+            choose=None if self._capture is None else self._capture.choose,
         )
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
@@ -206,6 +210,8 @@ class Lane:
         """Do what is owed once a second: write the dead letters, mend or shorten the journal."""
         self._judge_by_clock()
         self._dead.flush()
+        if self._capture is not None:
+            self._capture.flush()
         if self._journal is None:
             return
         if self._unkept:
@@ -271,6 +277,8 @@ class Lane:
             for sink in self._sinks:
                 doors.callback(sink.close)
             doors.callback(self._dead.close)
+            if self._capture is not None:
+                doors.callback(self._capture.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
             if self._restored and not self._is_given_up:
@@ -339,7 +347,9 @@ class Lane:
             last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),
+            capture=None if self._capture is None else self._capture.status(),
             oddities=dict(sorted(self.line.oddities.items(), key=_most_first)[:MAX_ODD_STREAMS]),
+            levels=dict(list(self.line.levels.items())[:MAX_ODD_STREAMS]),
         )
 
     def _judge_by_clock(self) -> None:
@@ -400,6 +410,8 @@ class Lane:
         for one in refused:
             self.first_refusals.setdefault(one.rejection.reason, one.rejection)
             self._dead.add(one.rejection, time_ns=self._wall_ns(), line=self.name, stream=one.stream, raw=one.raw)
+        if self._capture is not None:
+            self._capture.take(self.line.take_captured(), refused, self._wall_ns())
         return bool(answers or refused)
 
     def _keep(self) -> None:
@@ -534,6 +546,25 @@ class Lane:
         elif not ledger.received and self._seen_bytes > SUSPECT_BYTES:
             text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
         return text
+
+
+def _capture(
+    config: "CaptureConfig | None",
+    name: str,
+    ready: "ReadyModel | Live",
+    *,
+    state: Path,
+    run_id: str,
+    mono_ns: Callable[[], int],
+) -> "CaptureRing | None":
+    if config is None:
+        return None
+    from edge_runtime.sinks.capture_ring import open_capture  # noqa: PLC0415 -- a line that keeps none needs none of it
+
+    model = ready.model
+    return open_capture(
+        config, line=name, state=state, manifest=model.manifest, digest=model.digest, run_id=run_id, mono_ns=mono_ns
+    )
 
 
 def _most_first(stream: tuple[str, Mapping[str, int]]) -> int:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 from edge_runtime.errors import DeviceError, UsageError
-from edge_runtime.flow.capture import is_capture
+from edge_runtime.flow.captured_payloads import is_capture
 from edge_runtime.run.boot import ReadyModel, boot
 from edge_runtime.run.broker import with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
@@ -27,7 +27,7 @@ from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.port import SinkClosed
-from edge_runtime.sources.capture_file import MAX_LINE_BYTES, CaptureFile
+from edge_runtime.sources.message_file import MAX_LINE_BYTES, MessageFile
 from edge_runtime.sources.port import Source
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
@@ -97,7 +97,7 @@ def _captured(line: LineConfig, file: Path, speed: float | Literal["max"]) -> So
     """What plays captured messages, topics and all, where the line still has its own source."""
     if not isinstance(line.source, MqttSource):
         return None
-    return CaptureFile(file, speed, line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+    return MessageFile(file, speed, line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
 
 
 def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:

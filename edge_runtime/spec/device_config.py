@@ -18,6 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
+from edge_runtime.spec.capture import CaptureConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import ENDING, MqttSource, SerialSource, Source, StandardInput
@@ -93,6 +94,9 @@ class LineConfig(BaseModel):
     publish: Publish = Field(default=Publish(), description="Which answers are told.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
+    capture: CaptureConfig | None = Field(
+        default=None, description="Samples kept as they came, for the next bundle to be held against; absent: none."
+    )
 
     @field_validator("channels")
     @classmethod

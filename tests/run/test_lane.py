@@ -15,6 +15,7 @@ from edge_runtime.run.serve import Service
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
+from edge_runtime.sources.port import Chunk
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile, Publish
@@ -119,3 +120,31 @@ def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) 
     lane.line.feed(rows[24], 0, 0)
     lane.line.run()
     assert ["clock_unsynced" in flag_names(one.flags) for one in lane.line.take_answers()] == [True, False]
+
+
+def test_silence_turns_fresh_off_and_never_ready(tmp_path: Path) -> None:
+    """Three of the contract's periods, by the monotonic clock; refused samples are no news either."""
+    lane = _lane(tmp_path)
+    now = [0]
+    lane._mono_ns = lambda: now[0]
+    service: Any = object.__new__(Service)
+    service._lanes, service._run_id, service._profile, service._tests = (lane,), "r", None, ()
+
+    def signals() -> tuple[bool, bool]:
+        health = service._health("OPERATIONAL", "every check passed", ready=True, live=True, stopped=False)
+        return health.ready, health.fresh
+
+    assert signals() == (True, False)
+    header, *rows = (ROOT / "examples/frost/station_us_units.csv").read_bytes().splitlines(keepends=True)
+    lane._feed(Chunk(header + rows[0], 0, 0, 0))
+    assert signals() == (True, True)
+    now[0] = 3 * 3600 * 10**9 - 1
+    assert signals() == (True, True)
+    now[0] += 1
+    assert signals() == (True, False)
+    lane._feed(Chunk(rows[1].replace(b",", b",x", 1), 0, 0, 0))
+    assert lane.line.ledger.rejected.total() == 1
+    assert signals() == (True, False)
+    lane._feed(Chunk(rows[2], 0, 0, 0))
+    assert signals() == (True, True)
+    lane.stop()

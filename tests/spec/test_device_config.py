@@ -50,6 +50,7 @@ def keys(schema: dict, name: str) -> set[str]:
         *("LinesFraming", "NmeaFraming", "CobsFraming", "SlipFraming", "PacketFraming", "LengthField", "Crc"),
         *("PatternDecode", "StructDecode", "StructField", "NmeaDecode", "TimeField", "StatusField"),
         *("ChannelBinding", "Correction", "StandardOutput", "JsonLinesFile", "Publish", "JournalConfig", "DeadLetters"),
+        "CaptureConfig",
     ],
 )
 def test_every_key_is_in_the_documentation(name: str) -> None:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.sources.capture_file import CaptureFile
+from edge_runtime.sources.message_file import MessageFile
 from edge_runtime.spec.source import MqttSource
 from tests.rig.clock import HandClock
 
@@ -26,7 +26,7 @@ def clock():
 def started(tmp_path, clock, *lines, speed="max", position=0, **spec):
     path = tmp_path / "captured.jsonl"
     path.write_text("".join(lines))
-    source = CaptureFile(path, speed, MqttSource(topics=("a/#",), **spec), wall_ns=clock.wall_ns, mono_ns=clock.mono_ns)
+    source = MessageFile(path, speed, MqttSource(topics=("a/#",), **spec), wall_ns=clock.wall_ns, mono_ns=clock.mono_ns)
     wake = threading.Event()
     source.start(wake, position)
     assert wake.is_set()
@@ -71,7 +71,7 @@ def test_its_own_pace(tmp_path, clock):
 
 
 def test_a_file_that_is_not_there(tmp_path, clock):
-    source = CaptureFile(
+    source = MessageFile(
         tmp_path / "none", "max", MqttSource(topics=("a",)), wall_ns=clock.wall_ns, mono_ns=clock.mono_ns
     )
     with pytest.raises(ConfigurationError, match="No such file"):

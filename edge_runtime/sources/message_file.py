@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.flow.capture import Payload, captured
+from edge_runtime.flow.captured_payloads import Payload, captured
 from edge_runtime.sources.mqtt_topic import RETAINED
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.spec.reading import Damaged
@@ -18,7 +18,7 @@ BAD_CAPTURE: Final = "bad_capture"
 OTHER_TOPIC: Final = "other_topic"
 
 
-class CaptureFile:
+class MessageFile:
     """A file of ``mosquitto_sub -F '%j'``, a message a line, as ``spec`` would have taken it; see `sources.port.Source`.
 
     A position is the place behind a line. What the source would not have had is dropped and counted: a message that

@@ -1,0 +1,145 @@
+"""Captured payloads, out of an open file or pipe, as the frames a line would have cut; it decodes none of them."""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from edge_runtime.flow.framing import Framer
+from edge_runtime.flow.recording import MAGIC, RecordingError, RecordingReader
+from edge_runtime.spec.reading import Damaged, Rejection
+
+_CHUNK_BYTES: Final = 1 << 16
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_TODO: Final = "capture it again; docs/bindings.md says how"
+
+
+class Payload(NamedTuple):
+    """One frame as captured: by MQTT its topic, and whether the broker had kept it; its arrival in Unix ns, if noted."""
+
+    frame: bytes | Damaged
+    topic: str = ""
+    arrival_ns: int | None = None
+    is_retained: bool = False
+
+
+def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Payload]:
+    """Every payload of a capture, told by its first line.
+
+    A recording of `edge-runtime record`, and anything that is none of the two below, goes through ``framer``, the
+    line's own. A line of ``mosquitto_sub -F '%j'`` (or ``'%J'``) is one message. Where the line's payloads are not text
+    (``is_text``), a line of hexadecimal digits, as ``mosquitto_sub -F '%x'`` writes it, is one message too.
+    """
+    first = file.readline()
+    if first == MAGIC:
+        return _recorded(first, file, framer)
+    if is_capture(first):
+        return (captured(line) for line in _all(first, file) if line.strip())
+    if not is_text and _hexadecimal(first) is not None:
+        return (Payload(_unhexed(line)) for line in _all(first, file) if line.strip())
+    return _framed(first, file, framer)
+
+
+def is_capture(line: bytes) -> bool:
+    """Whether a line is one message as ``mosquitto_sub -F '%j'`` writes it."""
+    message = _message(line)
+    return message is not None and {"topic", "qos", "payload"} <= message.keys()
+
+
+def captured(line: bytes) -> Payload:
+    """The message of such a line; a Damaged frame where it is none, or not whole."""
+    message = _message(line)
+    if message is None or "payload" not in message:
+        return _broken("a line that is no message of mosquitto_sub -F '%j'", line)
+    return _payload_of(message, line)._replace(is_retained=message.get("retain") == 1)
+
+
+def _all(first: bytes, file: BinaryIO) -> Iterable[bytes]:
+    yield first
+    yield from file
+
+
+def _framed(first: bytes, file: BinaryIO, framer: Framer) -> Iterator[Payload]:
+    chunk = first
+    while chunk:
+        yield from map(Payload, framer.feed(chunk))
+        chunk = file.read(_CHUNK_BYTES)
+    yield from map(Payload, framer.flush())
+
+
+def _recorded(first: bytes, file: BinaryIO, framer: Framer) -> Iterator[Payload]:
+    reader, chunk = RecordingReader(), first
+    try:
+        while chunk:
+            for time_ns, data in reader.feed(chunk):
+                if not data:  # a connection began: what follows may start in the middle of a frame
+                    framer.restore(discarding=True)
+                for frame in framer.feed(data):
+                    yield Payload(frame, arrival_ns=time_ns)
+            chunk = file.read(_CHUNK_BYTES)
+        reader.feed(b"")
+    except RecordingError as error:
+        yield _broken(f"a recording damaged {error}", b"")
+    yield from map(Payload, framer.flush())
+
+
+def _message(line: bytes) -> dict[str, object] | None:
+    """One JSON object; where a payload in it is no UTF-8, its bytes come as the characters of the same numbers."""
+    try:
+        found = from_json(line)
+    except ValueError:
+        try:
+            found = from_json(line.decode("latin-1"))
+        except ValueError:
+            return None
+    return found if type(found) is dict else None
+
+
+def _payload_of(message: dict[str, object], line: bytes) -> Payload:
+    topic, arrival_ns = str(message.get("topic", "")), _arrival(message.get("tst"))
+    payload = message["payload"]
+    if payload is None:  # how mosquitto_sub writes an empty one; a JSON null under %J has a length
+        return Payload(b"null" if message.get("payloadlen") else b"", topic, arrival_ns)
+    if not isinstance(payload, str):
+        return Payload(to_json(payload), topic, arrival_ns)
+    frame = payload.encode() if _is_utf8(line) else payload.encode("latin-1", "replace")
+    length = message.get("payloadlen", len(frame))
+    if length != len(frame):
+        return _broken(f"{len(frame)} of {length} bytes: -F '%j' ends at a zero byte", frame)._replace(topic=topic)
+    return Payload(frame.rstrip(b"\r\n"), topic, arrival_ns)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _arrival(tst: object) -> int | None:
+    """``2026-11-30T21:36:58.176555Z+0000``, as mosquitto_sub 2.0 writes it, zone twice; earlier ones give seconds."""
+    if isinstance(tst, int):
+        return tst * 1_000_000_000
+    try:
+        moment = dt.datetime.fromisoformat(str(tst).replace("Z+", "+"))
+        return (moment - _EPOCH) // dt.timedelta(microseconds=1) * 1000
+    except (ValueError, TypeError):
+        return None
+
+
+def _hexadecimal(line: bytes) -> bytes | None:
+    try:
+        return bytes.fromhex(line.decode("ascii").strip())
+    except ValueError:
+        return None
+
+
+def _unhexed(line: bytes) -> bytes | Damaged:
+    data = _hexadecimal(line)
+    return _broken("a line that is not hexadecimal", line).frame if data is None else data
+
+
+def _broken(found: str, raw: bytes) -> Payload:
+    return Payload(Damaged(Rejection("bad_frame", "capture", found, "whole payloads", _TODO), raw))
