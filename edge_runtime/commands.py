@@ -239,7 +239,10 @@ COMMANDS: Final = (
         "edge-runtime replay examples/frost/station_us_units.csv --config examples/frost/device.toml",
         "edge_runtime.run.replay",
         (
-            Flag("FILE", "the recording, as `record` wrote it, or the raw text of a stream"),
+            Flag(
+                "FILE",
+                "the recording, as `record` wrote it, the raw text of a stream, or a capture of mosquitto_sub -F '%%j'",
+            ),
             _SERVED,
             _LINE,
             Flag("--speed", "times the recorded pace (default: as fast as it goes)", "FACTOR", None, _positive),
@@ -269,7 +272,14 @@ COMMANDS: Final = (
     Command(
         "config show",
         "print the resolved configuration, defaults included",
-        "edge-runtime config show --config device.toml",
+        "edge-runtime config show --resolved --config device.toml",
+        "edge_runtime.run.config",
+        (_SERVED, Flag("--resolved", "as TOML, each value with the file it came from")),
+    ),
+    Command(
+        "config check",
+        "check a device file and what lies in its drop-in folder, and open nothing that it names",
+        "edge-runtime config check --config device.toml",
         "edge_runtime.run.config",
         (_SERVED,),
     ),

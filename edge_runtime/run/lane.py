@@ -12,9 +12,10 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
-from edge_runtime.flow.line import Line
+from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
+from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
@@ -76,6 +77,7 @@ class Lane:
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
         trace: "Trace | None" = None,
+        source: Source | None = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -83,21 +85,28 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(
+        self.source: Source = source or make_source(
             config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, trace=trace
         )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
+        contract, files = Contract(channels, bound), file_channels(channels, bound, folder)
+        join = None
+        if config.joins:
+            from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
+
+            join = Join(config.decode, bound, contract, max_streams=max_streams(WindowRule(manifest)), files=files)
         self._capture = _capture(config.capture, config.name, ready, state=state, run_id=run_id, mono_ns=mono_ns)
         self.line = Line(
             name=config.name,
             model=ready.model,
-            contract=Contract(channels, bound),
+            contract=contract,
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if isinstance(config.source, MqttSource)
             else make_framing(config.framing, config.decode.encoding),
-            decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
+            decoder=make_decoder(config.decode, bound, files) if join is None else None,
+            join=join,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
             choose=None if self._capture is None else self._capture.choose,
@@ -137,6 +146,7 @@ class Lane:
             self._journal is not None and self.source.live and not self.source.resumable
             and (window is None or window.length == 1) and not manifest.state
             and not any(output.flags for output in manifest.outputs)
+            and not any(one.when_absent == "last" for one in bound.values())
             and (config.decode.time is not None or not self.source.redelivers)
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
@@ -382,9 +392,9 @@ class Lane:
         accepted = self.line.ledger.accepted
         if self._ages:
             arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
-            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
+            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream, chunk.topic)
         else:
-            self.line.feed(chunk.data, chunk.time_ns, None)
+            self.line.feed(chunk.data, chunk.time_ns, None, chunk.stream, chunk.topic)
         if self._is_joining and framing is not None and not framing.discarding:
             self._is_joining = False
             if framing.passed_over:

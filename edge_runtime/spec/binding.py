@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
 from edge_runtime.spec.modbus import ModbusRegister
+from edge_runtime.spec.topic import TopicFilter
 from edge_runtime.spec.units import Vocabulary
 
 Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-be"]
@@ -140,6 +141,23 @@ class ChannelBinding(BaseModel):
         description="What the texts of unit_field mean, each a unit in vocabulary: { C = 'Cel', F = '[degF]' }. Any other"
         " text is refused as unknown_unit.",
     )
+    topic: TopicFilter | None = Field(
+        default=None,
+        description="Of an mqtt source: the topic whose messages bring this channel, with '+', {device} and {line}; where"
+        " one channel has it, all have. It must be one of those that source.topics takes.",
+    )
+    when_absent: Literal["refuse", "last"] = Field(
+        default="refuse",
+        description="Of a message that does not have the field, or is of another topic: the sample is refused, or the last"
+        " value counts, flagged held. A null is no such message: it says that there is no value.",
+    )
+    max_age_s: FiniteFloat | None = Field(
+        default=None,
+        gt=0,
+        le=1e9,
+        description="Of when_absent = 'last', and required there: a sample for which the last value is more seconds old than"
+        " this is refused as stale.",
+    )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
     read: Read = Field(
@@ -194,6 +212,21 @@ class ChannelBinding(BaseModel):
             raise ValueError("grid_field and grid_unit belong together; the unit of a grid is never guessed")
         if self.grid_field is not None and self.read not in {"list", "base64", "file"}:
             raise ValueError("grid_field belongs to an array: read = 'list', 'base64' or 'file'")
+        return self
+
+    @model_validator(mode="after")
+    def _held_for_a_time(self) -> Self:
+        """Refuse a value that would be held for ever, and what cannot be held."""
+        if self.topic is not None and "#" in self.topic:
+            raise ValueError("a channel's topic with '#'; name its levels, '+' for one that may be anything")
+        if (self.when_absent == "last") != (self.max_age_s is not None):
+            raise ValueError("when_absent = 'last' and max_age_s belong together: no value is held for ever")
+        if self.when_absent == "last" and self.read not in {"number", "numeric_text", "text"}:
+            raise ValueError(
+                "when_absent = 'last' belongs to a single value: read = 'number', 'numeric_text' or 'text'"
+            )
+        if self.when_absent == "last" and self.unit is not None and self.unit_field is not None:
+            raise ValueError("unit and unit_field with when_absent = 'last'; a message without the value names no unit")
         return self
 
 

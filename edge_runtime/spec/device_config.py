@@ -16,14 +16,16 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, ModbusDecode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, ModbusDecode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.capture import CaptureConfig
 from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
 from edge_runtime.spec.modbus import reads_of
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import ENDING, MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.topic import matches
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
+from edge_runtime.spec.variables import Variables
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -196,6 +198,19 @@ class LineConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _one_entity_an_output(self) -> Self:
+        """Refuse what Home Assistant would show as one value that jumps."""
+        told = [sink for sink in self.sink if isinstance(sink, MqttTopic) and sink.home_assistant]
+        level = self.source.stream_level if isinstance(self.source, MqttSource) else None
+        if told and (self.decode.stream is not None or level is not None):
+            raise ValueError(
+                "home_assistant with streams; they share one topic and would be shown in turn as one value"
+            )
+        if len(told) > 1:
+            raise ValueError(f"home_assistant of {len(told)} sinks; one is enough to show the line's answers")
+        return self
+
+    @model_validator(mode="after")
     def _whole_messages(self) -> Self:
         """Refuse what contradicts that a message is a frame and its topic may name the stream."""
         if isinstance(self.source, MqttSource):
@@ -210,6 +225,42 @@ class LineConfig(BaseModel):
             if self.source.stream_level is not None and self.decode.stream is not None:
                 raise ValueError("source.stream_level and decode.stream both name the stream; leave one out")
         return self
+
+    @model_validator(mode="after")
+    def _joins(self) -> Self:
+        """Refuse a line that no message could complete, or whose channels could be in no message."""
+        held = [name for name, one in self.channels.items() if one.when_absent == "last"]
+        topics = {name: one.topic for name, one in self.channels.items() if one.topic is not None}
+        if not topics and held and self.decode.format not in {"json", "senml+json", "senml+cbor"}:
+            raise ValueError(
+                f'when_absent = "last" with decode "{self.decode.format}"; its frames have every field, so leave it out'
+                " or name the topic of each channel"
+            )
+        taken = self.source.topics if isinstance(self.source, MqttSource) else ()
+        if topics and not taken:
+            raise ValueError(f'topic of channel {min(topics)} with source "{self.source.kind}"; only mqtt has topics')
+        without = [name for name in self.channels if topics and name not in topics]
+        if without:
+            raise ValueError(f"channel {without[0]} without a topic, where {min(topics)} has one; name every channel's")
+        for name, topic in topics.items():
+            # What a variable stands for is not known here.
+            if "{" not in topic and not any("{" in one or matches(one, topic) for one in taken):
+                raise ValueError(f"topic of channel {name}, {topic!r}, which source.topics does not take; add it there")
+        needed = {topic: name for name, topic in topics.items() if name not in held}
+        if len(needed) > 1:
+            names = " and ".join(sorted(needed.values()))
+            raise ValueError(
+                f"channels {names} of different topics, neither held; a message has one topic: give all but those of one"
+                ' topic when_absent = "last" and max_age_s'
+            )
+        if topics and isinstance(self.decode, CsvDecode) and self.decode.columns == "header":
+            raise ValueError('columns = "header" with topics of channels; name the columns')
+        return self
+
+    @property
+    def joins(self) -> bool:
+        """Whether a sample may take values from several messages."""
+        return any(one.when_absent == "last" or one.topic is not None for one in self.channels.values())
 
     @property
     def takes_bytes(self) -> bool:
@@ -260,6 +311,10 @@ class DeviceConfig(BaseModel):
     )
     state_dir: str | None = Field(
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
+    )
+    variables: Variables = Field(
+        default={},
+        description="Texts that stand in names, topics and paths as {name}, so that a site's differences are in one place.",
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
     probe_s: Annotated[FiniteFloat, Field(ge=1, le=86_400)] = Field(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from pydantic import ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.device_config import DeviceConfig
+from edge_runtime.spec.drop_in import merged
 from edge_runtime.spec.toml_text import parse_toml, validate
+from edge_runtime.spec.variables import fill
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "device_toml.md").read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -17,7 +20,18 @@ BLOCKS = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "device_toml.md").read_text
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(BLOCKS.index(block)))
 def test_every_block_of_the_documentation_is_valid(block: str) -> None:
-    assert validate(DeviceConfig, parse_toml(block.encode(), "docs"), "docs", "").line
+    assert validate(DeviceConfig, fill(parse_toml(block.encode(), "docs"), "docs"), "docs", "").line
+
+
+def test_the_drop_in_of_the_documentation_lies_over_its_first_example() -> None:
+    [over] = re.findall(
+        r"^```toml drop-in\n(.*?)^```$", (DOCS / "device_toml.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    raw, _ = merged([("base", tomllib.loads(BLOCKS[0])), ("over", tomllib.loads(over))])
+    before = validate(DeviceConfig, parse_toml(BLOCKS[0].encode(), "docs"), "docs", "").line[0]
+    [line] = validate(DeviceConfig, raw, "docs", "").line
+    assert line.source.model_dump()["port"].endswith("B20K9876-if00-port0")
+    assert line.model_copy(update={"source": before.source}) == before
 
 
 def test_the_documentation_has_blocks() -> None:
@@ -206,3 +220,44 @@ def test_a_recording_of_slaves_needs_no_port() -> None:
     recorded["source"] = {"kind": "replay", "path": "plant.rec"}
     config = DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "line": [recorded]})
     assert config.line[0].framing.kind == "cobs"
+
+
+LAST = {"when_absent": "last", "max_age_s": 5}
+CSV = {"format": "csv", "columns": ["v"]}
+
+
+def joined(channels: dict, topics: tuple[str, ...] = ("a/#",), decode: dict | None = None) -> DeviceConfig:
+    line = {
+        "name": "roof", "bundle": "b", "source": {"kind": "mqtt", "topics": topics} if topics else {"kind": "stdin"},
+        "decode": decode or {"format": "json"}, "sink": [{"kind": "stdout"}],
+        "channels": {name: {"field": "v"} | one for name, one in channels.items()},
+    }  # fmt: skip
+    return DeviceConfig.model_validate({"schema": "edge-runtime/device/1", "broker": {"host": "h"}, "line": [line]})
+
+
+def test_which_lines_join() -> None:
+    assert not joined({"t": {}}).line[0].joins
+    assert joined({"t": LAST}).line[0].joins
+    assert joined({"t": LAST}, (), {"format": "senml+json"}).line[0].joins
+    assert (
+        joined({"t": {"topic": "a/+/t"}, "h": {"topic": "a/+/t"}, "p": LAST | {"topic": "a/b/p"}}, decode=CSV)
+        .line[0]
+        .joins
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "more", "says"),
+    [
+        ({"t": LAST}, {"decode": CSV}, "its frames have every field"),
+        ({"t": {"topic": "a/t"}}, {"topics": ()}, "only mqtt has topics"),
+        ({"t": {"topic": "a/t"}, "h": {}}, {}, "channel h without a topic"),
+        ({"t": {"topic": "b/t"}}, {}, "source.topics does not take"),
+        ({"t": {"topic": "a/+"}}, {"topics": ("a/t",)}, "source.topics does not take"),
+        ({"t": {"topic": "a/t"}, "h": {"topic": "a/h"}}, {}, "channels h and t of different topics"),
+        ({"t": {"topic": "a/t"}}, {"decode": CSV | {"columns": "header"}}, "name the columns"),
+    ],
+)
+def test_a_line_that_no_message_could_complete(channels: dict, more: dict, says: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(says)):
+        joined(channels, **more)
