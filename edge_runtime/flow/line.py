@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edge_runtime.flow.capture import Choose
     from edge_runtime.flow.decoder import Decoder
     from edge_runtime.flow.framing import Framer
+    from edge_runtime.flow.join import Join
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -90,6 +91,7 @@ class Line:
     ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
     ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time,
     in which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
+    ``join`` stands in for the decoder where one message does not bring all channels.
     ``choose`` says for what reasons an answer is kept with its window, for ``take_captured``; none where it gives none.
     ``when_bad_time`` is the binding's: with ``arrival`` it counts, as an oddity, each time of arrival that stands for one.
     """
@@ -105,6 +107,7 @@ class Line:
         batch_sizes: tuple[int, ...] | None = None,
         max_age_ns: int | None = None,
         when_bad_time: Literal["refuse", "arrival"] = "refuse",
+        join: "Join | None" = None,
         choose: "Choose | None" = None,
     ) -> None:
         manifest = model.manifest
@@ -114,7 +117,8 @@ class Line:
         self._clock_flag = 0
         self.ledger = Ledger()
         self.framing = framing
-        self._decoder = decoder
+        self._decoder = decoder if join is None else join.decoder("")
+        self._join = join
         self._contract = contract
         self._name = name
         self._rule = WindowRule(manifest)
@@ -151,16 +155,17 @@ class Line:
         self._max_ahead_ns = MAX_AHEAD_NS if synchronised else _EVER_NS
         self._clock_flag = CLOCK_UNSYNCED if synchronised is False else 0
 
-    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
+    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "", topic: str = "") -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
 
         ``mono_ns``, the monotonic time of arrival, is what an answer's age counts from; None in event time, where
-        nothing has an age: replay, demo, score. ``stream`` names the stream, where the link does and not the payload.
+        nothing has an age: replay, demo, score. ``stream`` names the stream, where the link does and not the payload;
+        ``topic`` is what the link calls the message, for a line that joins several.
         """
         if self.framing is None or self._decoder is None:
             raise TypeError("a line without framing and decoder takes readings only")
         for frame in self.framing.feed(data):
-            self.feed_frame(frame, arrival_ns, mono_ns, stream)
+            self.feed_frame(frame, arrival_ns, mono_ns, stream, topic)
 
     def begin(self) -> None:
         """Forget what is held of an unfinished frame, and its header: a stream begins that has its own."""
@@ -175,11 +180,15 @@ class Line:
             for frame in self.framing.flush():
                 self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def feed_frame(self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
+    def feed_frame(
+        self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None, stream: str = "", topic: str = ""
+    ) -> None:
         """Decode one frame and offer what it says."""
         if isinstance(frame, Damaged):
             self._reject(frame.rejection, stream, frame.raw)
             return
+        if self._join is not None:
+            self._decoder = self._join.decoder(topic)
         item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
         if type(item) is Reading:
             self.offer(item._replace(stream=stream) if stream else item, arrival_ns, mono_ns, frame)
@@ -199,7 +208,13 @@ class Line:
         elif not -self._max_age_ns <= time_ns - arrival_ns <= self._max_ahead_ns:
             self._reject(self._out_of_time(time_ns - arrival_ns), name, raw)
             return
-        judged = self._contract.judge(reading, stream, time_ns)
+        if self._join is None:
+            judged = self._contract.judge(reading, stream, time_ns)
+        else:
+            joined = self._joined(self._join, reading, stream, time_ns, raw)
+            if joined is None:
+                return
+            judged = joined
         if type(judged) is Rejection:
             if judged.reason == "missing" and self._decoder is not None:
                 judged = self._decoder.explain_missing(raw, judged)
@@ -212,6 +227,21 @@ class Line:
         if self._rule.states and self._is_waiting(stream):
             self.run()  # a gap begins a recurrent state anew: what is due before the gap must have had the old one
         self._push(stream, time_ns, judged, reading, mono_ns, raw)  # type: ignore[arg-type] # the other case left above
+
+    def _joined(
+        self, join: "Join", reading: Reading, stream: Stream | None, time_ns: int, raw: bytes
+    ) -> Judged | Rejection | None:
+        """Judge what one message and those before it bring together; None where it makes no sample, which is counted."""
+        joined = join.complete(reading, time_ns)
+        if joined is None:
+            self.ledger.received += 1
+            self.ledger.updates += 1
+            return None
+        if isinstance(joined, Rejection):
+            self._reject(joined, reading.stream, raw)
+            return None
+        judged = self._contract.judge(joined.reading, stream, time_ns)
+        return judged.with_held(self._contract.columns(joined.held)) if isinstance(judged, Judged) else judged
 
     def _push(
         self, stream: Stream, time_ns: int, judged: Judged, reading: Reading, mono_ns: int | None, raw: bytes
@@ -318,6 +348,9 @@ class Line:
                 for name, one in self._touched.items()
             }
             self._touched = {}
+        held = self._join.take_changes() if self._join is not None else None
+        if held:
+            changes["held"] = held
         columns = self._decoder.columns if self._decoder else None
         if columns != self._columns:
             changes["columns"] = self._columns = columns
@@ -331,7 +364,7 @@ class Line:
             "ledger": self.ledger.as_dict(),
             "streams": {name: stream.saved() for name, stream in self._streams.items()},
             "columns": self._columns,
-        }
+        } | ({} if self._join is None else {"held": self._join.saved()})
 
     def restore(self, saved: Mapping[str, Any] | None, changes: Sequence[Mapping[str, Any]]) -> None:
         """Take over a saved state and the changes after it, in order; the first answer of each stream is flagged."""
@@ -339,6 +372,7 @@ class Line:
         if saved is not None:
             self.ledger.restore(saved["ledger"])
             columns = saved["columns"]
+            self._restore_held(saved)
             for name, state in saved["streams"].items():
                 self._streams[name] = Stream(self._rule, self._post.fresh)
                 self._streams[name].restore(state)
@@ -364,7 +398,12 @@ class Line:
             stream.restore_state(state)
             if stream.watch is not None:
                 stream.watch.restore_answers(*answered)
+        self._restore_held(change)
         self.ledger.restore(change["ledger"])
+
+    def _restore_held(self, saved: Mapping[str, Any]) -> None:
+        if self._join is not None:
+            self._join.restore(saved.get("held", {}))
 
     def _opened(self, name: str, raw: bytes) -> Stream | None:
         """A new stream, unless its name or their number is too much; the refusal is then recorded."""

@@ -12,9 +12,10 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
-from edge_runtime.flow.line import Line
+from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
+from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
     from edge_runtime.run.live import Live
     from edge_runtime.sinks.capture_ring import CaptureRing
+    from edge_runtime.sources.trace import Trace
     from edge_runtime.spec.capture import CaptureConfig
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
@@ -74,6 +76,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        trace: "Trace | None" = None,
         source: Source | None = None,
     ) -> None:
         self.name = config.name
@@ -89,19 +92,27 @@ class Lane:
             folder=folder,
             link=link,
             files=state / f"{config.name}.files",
+            trace=trace,
         )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
+        contract, files = Contract(channels, bound), file_channels(channels, bound, folder)
+        join = None
+        if config.joins:
+            from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
+
+            join = Join(config.decode, bound, contract, max_streams=max_streams(WindowRule(manifest)), files=files)
         self._capture = _capture(config.capture, config.name, ready, state=state, run_id=run_id, mono_ns=mono_ns)
         self.line = Line(
             name=config.name,
             model=ready.model,
-            contract=Contract(channels, bound),
+            contract=contract,
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if config.takes_messages
             else make_framing(config.framing, config.decode.encoding),
-            decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
+            decoder=make_decoder(config.decode, bound, files) if join is None else None,
+            join=join,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
             choose=None if self._capture is None else self._capture.choose,
@@ -133,7 +144,7 @@ class Lane:
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
         self._is_binary = config.framing.kind in BINARY_KINDS
-        self._finished = self._stopped = False
+        self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
         # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
@@ -141,6 +152,7 @@ class Lane:
             self._journal is not None and self.source.live and not self.source.resumable
             and (window is None or window.length == 1) and not manifest.state
             and not any(output.flags for output in manifest.outputs)
+            and not any(one.when_absent == "last" for one in bound.values())
             and (config.decode.time is not None or not self.source.redelivers)
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
@@ -375,11 +387,8 @@ class Lane:
             self.line.ledger.duplicate += 1
             return
         framing = self.line.framing
-        if framing is not None and (chunk.fresh or chunk.lost_before):
-            # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
-            framing.restore(discarding=True)
-        if chunk.anew:
-            self.line.begin()
+        if chunk.fresh or chunk.lost_before or chunk.anew:
+            self._begin(chunk)
         self._lost_bytes += chunk.lost_before
         self._seen_bytes += len(chunk.data)
         if not self.line.ledger.accepted:
@@ -389,11 +398,24 @@ class Lane:
         if self._ages:
             mono_ns = chunk.mono_ns
             arrival_ns = arrival_ns if self._brings_time else mono_ns + self._offset_ns
-        self.line.feed(chunk.data, arrival_ns, mono_ns, chunk.stream)
+        self.line.feed(chunk.data, arrival_ns, mono_ns, chunk.stream, chunk.topic)
         if chunk.ends:
             self.line.finish(arrival_ns, mono_ns)
+        if self._is_joining and framing is not None and not framing.discarding:
+            self._is_joining = False
+            if framing.passed_over:
+                self.line.drop(1, "joined_midway")
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
+
+    def _begin(self, chunk: Chunk) -> None:
+        """Put the framing, and with a stream anew the header, where this chunk begins."""
+        if chunk.anew:
+            self.line.begin()
+        elif self.line.framing is not None:
+            # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
+            self.line.framing.restore(discarding=True)
+            self._is_joining = True
 
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)

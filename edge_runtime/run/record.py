@@ -20,8 +20,10 @@ from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.broker import open_onlooker, with_topics
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.stop_signals import stop_signals
+from edge_runtime.run.tracing import open_trace
 from edge_runtime.run.waker import Waker
 from edge_runtime.sources import make_source
+from edge_runtime.sources.mqtt_topic import QUEUE_FULL, RETAINED
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.source import FolderSource, MqttSource
@@ -132,6 +134,7 @@ def main(args: Namespace) -> int:
         mono_ns=time.monotonic_ns,
         folder=loaded.folder,
         link=link,
+        trace=open_trace(args.trace, [line]),
     )
     limit_ns = None if args.seconds is None else time.monotonic_ns() + int(args.seconds * 1e9)
     out = None if args.out is None else Path(args.out)
@@ -223,6 +226,8 @@ def choose_line(loaded: LoadedConfig, name: str | None) -> LineConfig:
 
 def _write(source: Source, chunks: list[Chunk], file: RecordingFile, done: Recorded) -> Recorded:
     for chunk in chunks:
+        if chunk.dropped not in {"", RETAINED, QUEUE_FULL}:  # a sample that did not come has nothing to keep
+            continue
         file.write(chunk)
         data, lost = chunk.data, chunk.lost_before
         if chunk.message is not None:  # one that a line refuses is recorded too

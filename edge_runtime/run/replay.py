@@ -8,13 +8,16 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 from edge_runtime.errors import DeviceError, UsageError
+from edge_runtime.flow.captured_payloads import is_capture
 from edge_runtime.run.boot import ReadyModel, boot
+from edge_runtime.run.broker import with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
@@ -25,6 +28,7 @@ from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.port import SinkClosed
+from edge_runtime.sources.message_file import MAX_LINE_BYTES, MessageFile
 from edge_runtime.sources.port import Source
 from edge_runtime.sources.replay_file import ReplayFile, has_messages
 from edge_runtime.spec.device_config import LineConfig
@@ -47,7 +51,7 @@ def main(args: Namespace) -> int:
     """
     loaded = load_config(Path(args.config))
     chosen = choose_line(loaded, args.line)
-    line = _into(chosen, None if args.out is None else Path(args.out))
+    line = _into(with_topics(chosen, loaded.config.broker), None if args.out is None else Path(args.out))
     line, source = _from(line, Path(args.file), "max" if args.speed is None else args.speed)
     with StopSignals() as signals, ExitStack() as opened:
         bundle = loaded.resolve(line.bundle)
@@ -74,22 +78,25 @@ def _from(line: LineConfig, file: Path, speed: float | Literal["max"]) -> tuple[
         )  # fmt: skip
     path, source = file.absolute(), line.source
     try:
-        is_recording = has_messages(path)
+        is_recording, is_captured = has_messages(path), _begins_as_capture(path)
     except OSError as error:
         raise UsageError(
             subject=f"file to replay {file}", found=error.strerror or str(error),
             expected="a file this user can read", todo="correct the path, or give the user the file",
         ) from error  # fmt: skip
-    topics = source if is_recording and isinstance(source, MqttSource) else None
-    if is_recording and topics is None:
+    recording = partial(ReplayFile, path, speed, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+    if isinstance(source, MqttSource) and is_captured:
+        return line, MessageFile(path, speed, source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+    if isinstance(source, MqttSource) and is_recording:
+        return line, recording(topics=source)
+    if is_recording:
         raise UsageError(
             subject=f"file to replay {file}", found=f"a recording of messages, and line {line.name} reads none",
             expected="a line whose source is mqtt", todo="name it with --line",
         )  # fmt: skip
-    whole = isinstance(source, FolderSource) and source.whole
-    if topics is None and not whole:
-        return line.model_copy(update={"source": ReplaySource(path=str(path), speed=speed)}), None
-    return line, ReplayFile(path, speed, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, topics=topics, whole=whole)
+    if isinstance(source, FolderSource) and source.whole:
+        return line, recording(whole=True)
+    return line.model_copy(update={"source": ReplaySource(path=str(path), speed=speed)}), None
 
 
 def _into(line: LineConfig, out: Path | None) -> LineConfig:
@@ -101,6 +108,11 @@ def _into(line: LineConfig, out: Path | None) -> LineConfig:
         )  # fmt: skip
     sink = StandardOutput() if out is None else JsonLinesFile(path=str(out.absolute()))
     return line.model_copy(update={"sink": (sink,)})
+
+
+def _begins_as_capture(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return is_capture(opened.readline(MAX_LINE_BYTES))
 
 
 def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.sources.mqtt_topic import MqttTopicSource
@@ -18,6 +19,9 @@ from edge_runtime.spec.source import (
 )
 from edge_runtime.spec.source import Source as SourceSpec
 
+if TYPE_CHECKING:
+    from edge_runtime.sources.trace import Trace
+
 __all__ = ["make_source"]
 
 
@@ -29,18 +33,19 @@ def make_source(
     folder: Path = Path(),
     link: MqttLink | None = None,
     files: Path | None = None,
+    trace: "Trace | None" = None,
 ) -> Source:
     """Make the source that ``spec`` describes, not yet started.
 
     The clocks count nanoseconds; ``folder`` is where a relative path begins; ``link`` is the broker's, for those that
-    read it: their topics have their variables filled in; ``files`` is where a folder's list of its files stands. Raises
-    TypeError for a source that was not given what it needs.
+    read it: their topics have their variables filled in; ``files`` is where a folder's list of its files stands; ``trace``
+    is written by serial ports. Raises TypeError for a source that was not given what it needs.
     """
     match spec:
         case SerialSource():
             from edge_runtime.sources.serial_line import SerialLine  # noqa: PLC0415 -- pyserial, for lines that have a port
 
-            return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns)
+            return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns, trace=trace)
         case StandardInput():
             return StandardInputSource(wall_ns=wall_ns, mono_ns=mono_ns)
         case ReplaySource():

@@ -5,10 +5,23 @@ from collections import deque
 from edge_runtime.links.mqtt_port import Message, MqttLink
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.spec.source import MqttSource
-from edge_runtime.spec.topic import level_of
+from edge_runtime.spec.topic import level_of, matches
 
 QUEUE_FULL = "queue_full"
 RETAINED = "retained"
+OTHER_TOPIC = "other_topic"
+
+
+def replayed(spec: MqttSource, payload: bytes, topic: str, place: tuple[int, int, int], *, retained: bool) -> Chunk:
+    """A message of a file as ``spec`` would have had it; ``place`` is its time, our clock, and the position behind it.
+
+    What it would not have had is dropped: a message of another topic, one that the broker had kept.
+    """
+    if not any(matches(one, topic) for one in spec.topics):
+        return Chunk(b"", *place, lost_before=1, dropped=OTHER_TOPIC)
+    if retained and spec.retained == "refuse":
+        return Chunk(b"", *place, lost_before=1, dropped=RETAINED)
+    return Chunk(payload, *place, stream=level_of(topic, spec.stream_level), topic=topic)
 
 
 class MqttTopicSource:
@@ -80,6 +93,7 @@ class MqttTopicSource:
                     mark=message.mark if self.redelivers else 0,
                     again=message.again,
                     message=message,
+                    topic=message.topic,
                 )
             )
         return chunks

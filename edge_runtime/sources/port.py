@@ -16,9 +16,10 @@ class Chunk(NamedTuple):
     the bytes a full queue dropped just before it. ``fresh``: a connection began here, so the first frame may be cut;
     ``anew``: a stream began here that is whole, with its header; ``ends``: one ends here, so what is left is a frame.
 
-    Of a source of whole messages a chunk is one message: ``stream`` is the stream its topic names, if any; ``mark`` is
-    the same when it comes ``again`` (0: it never does); and with ``dropped``, the ledger's word, it is none, but
-    ``lost_before`` messages that the source gave up. ``message`` is how the broker sent it, for who records it.
+    Of a source of whole messages a chunk is one message: ``topic`` is what it came by; ``stream`` is the stream that names,
+    if any; ``mark`` is the same when it comes ``again`` (0: it never does); ``message`` is how the broker sent it, for who
+    records it. With ``dropped``, the ledger's word, a chunk has no bytes: it stands for ``lost_before`` messages, or samples
+    that were asked for, that the source gave up.
     """
 
     data: bytes
@@ -31,6 +32,7 @@ class Chunk(NamedTuple):
     mark: int = 0
     again: bool = False
     dropped: str = ""
+    topic: str = ""
     message: Message | None = None
     anew: bool = False
     ends: bool = False

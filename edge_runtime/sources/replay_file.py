@@ -7,10 +7,9 @@ from typing import BinaryIO, Literal
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC, Record, RecordingError, RecordingReader
-from edge_runtime.sources.mqtt_topic import RETAINED
+from edge_runtime.sources.mqtt_topic import replayed
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.spec.source import MqttSource
-from edge_runtime.spec.topic import level_of
 
 LONGEST_GAP_NS = 3_600_000_000_000
 """A paced replay waits an hour at most: a longer gap in a recording is usually its clock being set, not silence."""
@@ -25,9 +24,8 @@ def has_messages(path: Path) -> bool:
 class ReplayFile:
     """Bytes of a file from any position. See `sources.port.Source` for the methods.
 
-    The messages of a recording of those are given one a chunk, as a source of ``topics`` would: each with the stream that
-    its topic names, and one that the broker had kept is given up where it is refused. Whatever topics they came on, the
-    recording is played whole. ``whole`` has a plain file given as one chunk.
+    The messages of a recording of those are given one a chunk, as a source of ``topics`` would have given them. ``whole``
+    has a plain file given as one chunk.
 
     A position counts the bytes given, so in a plain file it is the offset in the file, and in a recording the offset
     in what was recorded: any of them may be resumed at, in the middle of a record too.
@@ -136,12 +134,10 @@ class ReplayFile:
         self._records.clear()
 
     def _chunk(self, record: Record, now_ns: int) -> Chunk:
-        time_ns, position = record.time_ns, self._position
-        if self._topics is None or not record.topic:
-            return Chunk(record.data, time_ns, now_ns, position, 0, self._fresh, anew=self._anew)
-        if record.retained and self._topics.retained == "refuse":
-            return Chunk(b"", time_ns, now_ns, position, 1, dropped=RETAINED)
-        return Chunk(record.data, time_ns, now_ns, position, stream=level_of(record.topic, self._topics.stream_level))
+        place = (record.time_ns, now_ns, self._position)
+        if self._topics is not None and record.topic:
+            return replayed(self._topics, record.data, record.topic, place, retained=record.retained)
+        return Chunk(record.data, *place, 0, self._fresh, anew=self._anew)
 
     def _is_due(self, now_ns: int) -> bool:
         if self._recording is None or self._speed == "max":

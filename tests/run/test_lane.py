@@ -148,3 +148,28 @@ def test_silence_turns_fresh_off_and_never_ready(tmp_path: Path) -> None:
     lane._feed(Chunk(rows[2], 0, 0, 0))
     assert signals() == (True, True)
     lane.stop()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "counted"),
+    [
+        ([(b"92,29.5\n", True)], 1),
+        ([(b"92,2", True), (b"9.5\n", False)], 1),
+        ([(b"\r\n", True)], 0),  # the connection began between two lines: nothing was passed over
+        ([(b"9.5\n", True), (b"7.5\n", True)], 2),
+        ([(b"9", True)], 0),  # its end has not come
+    ],
+)
+def test_the_line_that_a_connection_began_in_is_counted(
+    lane: Lane, chunks: list[tuple[bytes, bool]], counted: int
+) -> None:
+    for data, fresh in chunks:
+        lane._feed(Chunk(data, 0, 0, len(data), 0, fresh))
+    assert lane.line.ledger.samples_dropped["joined_midway"] == counted == lane.line.ledger.received
+    lane._feed(Chunk(b"\n", 0, 0, 1))
+    assert lane.health().ledger.adds_up
+
+
+def test_lost_bytes_cost_a_line_that_is_counted_too(lane: Lane) -> None:
+    lane._feed(Chunk(b"9.5\n", 0, 0, 4, lost_before=100))
+    assert lane.line.ledger.samples_dropped["joined_midway"] == 1
