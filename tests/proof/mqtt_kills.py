@@ -61,6 +61,9 @@ class Load:
         for count, name in enumerate(itertools.cycle(self._payloads)):
             if self._stopping.wait(max(0.0, begun + count * self._period_s - time.monotonic())):
                 break
+            # What is published between two connections would overtake what has to be sent again.
+            while not self._client.is_connected and not self._stopping.wait(0.01):
+                pass
             payload = self._payloads[name](len(self.sent[name]))
             self.sent[name].append(payload)
             last = self._client.publish_later(f"in/{name}", payload)
@@ -126,7 +129,9 @@ def killed(
             process.wait()
     assert "Traceback" not in (folder / "errors").read_text()
     books = ledgers(folder)
-    return {name: Outcome(sent, seen.answers.get(f"out/{name}", {}), books[name], kills) for name, sent in load.sent.items()}
+    return {
+        name: Outcome(sent, seen.answers.get(f"out/{name}", {}), books[name], kills) for name, sent in load.sent.items()
+    }
 
 
 class _Seen:

@@ -1,56 +1,14 @@
 """kill -9 under load between topics: no sample lost, no answer lost, a double has the id and the bytes of the first."""
 
-import datetime as dt
 import json
-import math
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.proof.kinds_streams import GRU, GRU_UNITS
 from tests.proof.mqtt_kills import Outcome, killed
-from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS, answers, call, lines
+from tests.proof.mqtt_lines import HEAD, KINDS, broker_text, line_text
+from tests.proof.station import answers, call
 
 RATE_HZ = 500
-WINDOW = 24
-PIPES = ("north", "south", "east")
-BEGIN = dt.datetime(1990, 1, 1, tzinfo=dt.UTC)
-ROWS = [dict(zip(lines()[0], row, strict=True)) for row in lines()[1:]]
-TIME = ', time = { field = "time", format = "unix_s" }'
-DEWPOINT_UNITS = {name: US_UNITS[name] for name in ("air_temperature", "relative_humidity", "station_pressure")}
-
-HEAD = """schema = "edge-runtime/device/1"
-state_dir = "state"
-"""
-BROKER = 'broker = {{ host = "127.0.0.1", port = {port}, device = "killed", receive_maximum = {ahead}, protocol = "{protocol}" }}\n'
-LINE = """[[line]]
-name = "{name}"
-bundle = "{bundle}"
-source = {source}
-decode = {{ format = "json"{decode} }}
-sink = [{sink}]
-[line.channels]
-{channels}
-"""
-
-
-def station(at, *, with_time=True):
-    """The recorded station again and again, an hour a sample."""
-    row = ROWS[at % len(ROWS)]
-    values = {name: float(row[column]) for name, column in COLUMNS.items()}
-    time = {"time": int((BEGIN + dt.timedelta(hours=at)).timestamp())} if with_time else {}
-    return json.dumps(time | values).encode()
-
-
-def pipe(at):
-    """Three pipes in turns, each read every 10 s."""
-    turn, which = divmod(at, len(PIPES))
-    time = int(BEGIN.timestamp()) + 10 * turn + which
-    values = {"flow": 3 + math.sin(at / 7), "pressure": 52 + 8 * math.cos(at / 11)}
-    return json.dumps({"time": time, "pipe": PIPES[which]} | values).encode()
 
 
 def undisturbed(tmp_path, name, outcome: Outcome):
@@ -114,44 +72,20 @@ def check_timeless(_tmp_path, _name, outcome: Outcome):
     assert counts["samples"]["accepted"] == counts["answers"]["published"] == len(outcome.sent)
 
 
-class Kind(NamedTuple):
-    """A line: its bundle and binding, what it is sent, and what must have come of it; ``ahead`` is receive_maximum."""
-
-    bundle: Path
-    units: Mapping[str, str | None]
-    decode: str
-    payload: Callable[[int], bytes]
-    check: Callable[[Path, str, Outcome], None]
-    warm_up: int = 0
-    ahead: int = 64
-    """More than mosquitto lets be on their way, 20 answers; in a windowed line less than the window."""
-
-
-KINDS = {
-    "windowed": Kind(FROST, US_UNITS, TIME, station, check_remembering, WINDOW - 1, ahead=10),
-    "stateful": Kind(GRU, GRU_UNITS, f'{TIME}, stream = "pipe"', pipe, check_remembering),
-    "stateless": Kind(DEWPOINT, DEWPOINT_UNITS, TIME, station, check_stateless),
-    "timeless": Kind(DEWPOINT, DEWPOINT_UNITS, "", partial(station, with_time=False), check_timeless),
+CHECKS = {
+    "windowed": check_remembering,
+    "stateful": check_remembering,
+    "stateless": check_stateless,
+    "timeless": check_timeless,
 }
-
-
-def line_text(name, *, source=None, sink=None):
-    kind = KINDS[name]
-    return LINE.format(
-        name=name,
-        bundle=kind.bundle,
-        source=source or f'{{ kind = "mqtt", topics = ["in/{name}"] }}',
-        decode=kind.decode,
-        sink=sink or f'{{ kind = "mqtt", topic = "out/{name}" }}',
-        channels="\n".join(f'{channel} = {{ field = "{channel}", unit = "{unit}" }}' for channel, unit in kind.units.items()),
-    )  # fmt: skip
+TOGETHER = {**{name: [name] for name in KINDS}, "several": list(KINDS)}
 
 
 def proof(tmp_path, names, kills, protocol):
     """Lines of these kinds in one process, killed; prints the figures, for who runs it with -s."""
 
     def device(folder, port):
-        broker = BROKER.format(port=port, ahead=min(KINDS[name].ahead for name in names), protocol=protocol)
+        broker = broker_text(port, protocol, ahead=min(KINDS[name].ahead for name in names))
         (folder / "device.toml").write_text(HEAD + broker + "".join(map(line_text, names)))
 
     payloads = {name: KINDS[name].payload for name in names}
@@ -163,11 +97,8 @@ def proof(tmp_path, names, kills, protocol):
             f" doubles, {outcome.book['counts']['samples']['duplicate']} samples sent again"
         )
     for name, outcome in outcomes.items():
-        KINDS[name].check(tmp_path, name, outcome)
+        CHECKS[name](tmp_path, name, outcome)
     assert sum(outcome.doubles for outcome in outcomes.values()) <= kills * 64
-
-
-TOGETHER = {**{name: [name] for name in KINDS}, "several": list(KINDS)}
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
