@@ -11,12 +11,14 @@ from edge_runtime.links.mqtt_dialect import (
     NOBODY_LISTENS,
     NORMAL,
     REFUSED,
+    SHUTTING_DOWN,
     TAKEN_OVER,
     WRONG_VERSION,
     Caller,
     Dialect,
     Known,
     Refusal,
+    ShuttingDown,
     Target,
     Unreadable,
     Welcome,
@@ -409,7 +411,8 @@ class BrokerLink:
     def dismissed(self, code: int, told: str | None) -> None:
         """Give up a connection that the broker ends. Raises StreamLost."""
         self._rival = self._rival or code == TAKEN_OVER
-        raise Known(f"it ended the connection: {words_of(code, told)}")
+        ended = ShuttingDown if code == SHUTTING_DOWN else Known
+        raise ended(f"it ended the connection: {words_of(code, told)}")
 
     def welcomed(self, welcome: Welcome) -> None:
         """Begin to work, or give up for now. Raises StreamLost for a refusal."""
@@ -518,8 +521,10 @@ class BrokerLink:
         refused = isinstance(why, Refusal)
         if self._is_greeted and not self.is_up and not refused:
             self._unanswered += 1
-        # A broker that restarts again and again cannot be reached in between; where a rival takes over, it always can.
-        if self.is_up:
+        # A broker that restarts again and again says so, or cannot be reached in between; a rival's always can.
+        if isinstance(why, ShuttingDown):
+            self._short_lives = 0
+        elif self.is_up:
             self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
         elif not self._addresses:
             self._short_lives = 0

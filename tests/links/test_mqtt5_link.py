@@ -747,6 +747,17 @@ def test_a_broker_that_says_why_it_parts_is_no_rival_and_not_stormed(rig):
     assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 == 5.0
 
 
+def test_a_broker_that_restarts_again_and_again_is_come_back_to_at_once(rig):
+    """A restart in less than our first wait: as soon as it is asked, it is there again."""
+    for _ in range(5):
+        rig.welcomed()
+        rig.broker.send(DisconnectPacket(reason_code=DisconnectReasonCode.SERVER_SHUTTING_DOWN))
+        rig.lost()
+        assert "another client" not in rig.link.status()
+        assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 <= 1.0
+        rig.clock.advance(1.0)
+
+
 def test_behind_a_line_that_waits_another_takes_no_more_than_is_known_again():
     """Acknowledgements leave in order; mosquitto 2.0.11 sends a whole queue whatever receive maximum it was told."""
     with FakeBroker() as broker:

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -28,7 +27,7 @@ SAVING = "autosave_interval 1\n"
 ON_THEIR_WAY = 64 + 16
 """Answers that may go out again after a loss, of each line: docs/mqtt.md."""
 SERIAL_HZ = 20
-SERIAL_JOURNAL = 'journal = { max_bytes = 65536 }\n[line.channels]'
+SERIAL_JOURNAL = "journal = { max_bytes = 65536 }\n[line.channels]"
 
 
 class Field:
@@ -87,9 +86,7 @@ class Field:
     def start(self) -> None:
         """Start the program."""
         command = program("run", "--exit-on-refusal", "--config", "device.toml")
-        self._process = subprocess.Popen(
-            command, cwd=self._folder, env=environment(self._folder), stderr=self._errors
-        )
+        self._process = subprocess.Popen(command, cwd=self._folder, env=environment(self._folder), stderr=self._errors)
 
     def kill(self) -> None:
         """Kill the program with -9."""
@@ -117,10 +114,19 @@ class Field:
             lambda: all(self.witness.lines[name].newest > mark for name, mark in marks.items()), "an answer of every line"
         )  # fmt: skip
 
+    def sends(self, count: int) -> None:
+        """Wait until so many more samples have been published."""
+        due = sum(map(self.sent, self._kinds)) + count
+        self._until(lambda: sum(map(self.sent, self._kinds)) >= due, f"{count} more samples")
+
+    def sent(self, name: str) -> int:
+        """How many samples of a line have been published."""
+        return len(self._load.sent[name])
+
     @property
     def descriptors(self) -> int:
         """How many files and sockets the program has open."""
-        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+        return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
 
     @property
     def rss_bytes(self) -> int:
@@ -135,11 +141,8 @@ class Field:
         """
         self.flows()
         self._load.stop(PATIENCE_S)
-        lasts = {name: self._newest(name) for name in self._kinds}
-        self._until(
-            lambda: all(self.witness.lines[name].newest >= last and last in self.witness.lines[name].taken for name, last in lasts.items()),
-            "the last answers",
-        )  # fmt: skip
+        lasts = [(self.witness.lines[name], self._newest(name)) for name in self._kinds]
+        self._until(lambda: all(seen.newest >= last and last in seen.taken for seen, last in lasts), "the last answers")
         if self.port is not None:
             self.port.stop()
             self._until(lambda: self._position_of_port() == self.port.written[-1], "the last answer of the port")
@@ -153,7 +156,7 @@ class Field:
         return "\n".join(told)
 
     def _check_line(self, name: str, book: dict, losses: int) -> str:
-        seen, sent = self.witness.lines[name], len(self._load.sent[name])
+        seen, sent = self.witness.lines[name], self.sent(name)
         samples, given = book["counts"]["samples"], book["counts"]["answers"]
         told = (
             f"{name}: {sent} sent, {len(seen.given)} came, {len(seen.taken)} acknowledged, {len(seen.heard)} answers,"
@@ -172,7 +175,9 @@ class Field:
         if name != "stateless" or not self.kills:  # its counts may be a second old after a kill
             assert given["published"] == given["due"] - refused == len(seen.heard), told
             assert samples["accepted"] == given["due"] + warm_up, told
-            assert len(seen.taken) - samples["rejected"].get("time_back", 0) <= samples["accepted"] <= len(seen.given), told
+            assert (
+                len(seen.taken) - samples["rejected"].get("time_back", 0) <= samples["accepted"] <= len(seen.given)
+            ), told
             assert not seen.altered, told
         return told
 

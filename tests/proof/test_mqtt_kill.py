@@ -92,7 +92,7 @@ def proof(tmp_path, names, kills, protocol):
     warm_up = sum(KINDS[name].warm_up for name in names)
     outcomes = killed(tmp_path / "killed", device, payloads, kills=kills, rate_hz=RATE_HZ, warm_up=warm_up)
     for name, outcome in outcomes.items():
-        print(  # noqa: T201 -- the figures
+        print(
             f"{name}: {kills} kills, {len(outcome.sent)} samples, {len(outcome.answers)} answers, {outcome.doubles}"
             f" doubles, {outcome.book['counts']['samples']['duplicate']} samples sent again"
         )
