@@ -1,4 +1,4 @@
-"""What can happen to a device at work, each as a function that does it, waits, and mends it; it checks nothing."""
+"""What can happen to a device at work: each does it, waits, and mends it; it checks nothing."""
 
 import random
 import time
@@ -8,6 +8,13 @@ from tests.proof.field import Field
 
 Fault = Callable[[Field, random.Random], float | None]
 """Gives when, on the monotonic clock, the way to the broker was whole again; None where it never was broken."""
+
+
+def inflict(field: Field, name: str, chance: random.Random) -> float | None:
+    """Let it happen: how many seconds after its end the broker had said welcome; None where no connection was lost."""
+    before = len(field.witness.welcomes)
+    whole = (OF_THE_BROKER | OF_THE_DEVICE)[name](field, chance)
+    return None if whole is None else field.back_s(before, whole)
 
 
 def stop(field: Field, chance: random.Random) -> float:

@@ -65,7 +65,7 @@ class Field:
         (folder / "device.toml").write_text("".join(text))
         self.kills = 0
         self.start()
-        self.back_s(time.monotonic())
+        self.back_s(0, time.monotonic())
         self._load = self._new_load()
 
     def __enter__(self) -> Self:
@@ -102,10 +102,10 @@ class Field:
         """Let it write again."""
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
-    def back_s(self, since: float) -> float:
-        """Wait for a welcome later than ``since``, and say how much later it was."""
-        self._until(lambda: self.witness.welcomes and self.witness.welcomes[-1] >= since, "a welcome of the broker")
-        return next(one for one in self.witness.welcomes if one >= since) - since
+    def back_s(self, before: int, since: float) -> float:
+        """Wait for one more welcome than the ``before`` ones, and say how much later than ``since`` it was."""
+        self._until(lambda: len(self.witness.welcomes) > before, "a welcome of the broker")
+        return max(0.0, self.witness.welcomes[before] - since)
 
     def flows(self) -> None:
         """Wait until every line has answered a sample that was sent later than now."""

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.proof.faults import OF_THE_BROKER, OF_THE_DEVICE
+from tests.proof.faults import OF_THE_BROKER, OF_THE_DEVICE, inflict
 from tests.proof.field import Field
 
 KINDS = ["windowed", "stateful", "stateless"]
@@ -25,7 +25,7 @@ MAX_DESCRIPTORS = 4
 def soak(folder: Path, *, minutes: float, seed: int, protocol: str = "5", every_s: float = EVERY_S) -> None:
     """Serve for so long with a random fault every ``every_s``, then hold all ledgers to what was seen; prints figures."""
     chance = random.Random(seed)
-    faults = OF_THE_BROKER | OF_THE_DEVICE
+    faults = [*OF_THE_BROKER, *OF_THE_DEVICE]
     print(f"{minutes} minutes, seed {seed}, MQTT {protocol}, {RATE_HZ} samples/s and a port", flush=True)
     with Field(folder, KINDS, protocol=protocol, rate_hz=RATE_HZ, serial=True) as field:
         field.flows()
@@ -36,10 +36,10 @@ def soak(folder: Path, *, minutes: float, seed: int, protocol: str = "5", every_
             # Later the program lives on: for what it holds of memory to be told.
             may_die = now - begun < 60 * minutes * MORTAL_SHARE
             name = chance.choice([one for one in faults if may_die or one != "program killed"])
-            whole = faults[name](field, chance)
-            count, losses = count + 1, losses + (whole is not None)
-            back = "" if whole is None else f", back after {field.back_s(whole):.2f} s"
-            print(f"{now - begun:7.1f} s: {name}{back}", flush=True)
+            back_s = inflict(field, name, chance)
+            count, losses = count + 1, losses + (back_s is not None)
+            back = "" if back_s is None else f", back after {back_s:.2f} s"
+            print(f"{now - begun:7.1f} s, {field.rss_bytes / 1e6:6.2f} MB: {name}{back}", flush=True)
             memory.look()
             time.sleep(max(0.0, now + every_s - time.monotonic()))
             memory.look()

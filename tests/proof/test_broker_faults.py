@@ -71,11 +71,11 @@ def restarted(folder, protocol, times):
         held = []
         for _ in range(times):
             field.flows()
+            before = len(field.witness.welcomes)
             field.broker.term()
             time.sleep(chance.uniform(0.2, 0.8))
             field.broker.start()
-            whole = time.monotonic()
-            print(f"back {field.back_s(whole):.2f} s after the broker")
+            print(f"back {field.back_s(before, time.monotonic()):.2f} s after the broker")
             field.flows()
             held.append((field.descriptors, field.rss_bytes))
         print(field.check(times))
