@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -48,40 +49,32 @@ class Field:
         serial: bool = False,
     ) -> None:
         self.keepalive_s = keepalive_s
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._kinds, self._rate_hz = folder, kinds, rate_hz
-        self._errors = (folder / "errors").open("ab")
-        self.broker = Broker(folder / "mosquitto", f"max_queued_messages {queue}\n{SAVING}")
-        self.witness = Witness(kinds)
-        self.proxy = MqttProxy(self.broker.port, self.witness.tell)
-        self._publisher = Client(self.broker.port, name="publisher")
-        self.port = _Port(folder / "port") if serial else None
-        text = [HEAD, broker_text(self.proxy.port, protocol, extra=f"keepalive_s = {keepalive_s}")]
-        text += map(line_text, kinds)
-        if serial:
-            pty = f'{{ kind = "serial", port = "{folder / "port"}", baud = 115200 }}'
-            line = line_text("stateful", source=pty, sink='{ kind = "jsonl", path = "answers.jsonl" }')
-            text.append(line.replace('"stateful"', '"serial"').replace("[line.channels]", SERIAL_JOURNAL))
-        (folder / "device.toml").write_text("".join(text))
         self.kills = 0
-        self.start()
-        self.back_s(0, time.monotonic())
-        self._load = self._new_load()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._kinds = folder, kinds
+        self.witness = Witness(kinds)
+        self.port: _Port | None = None
+        with ExitStack() as doors:
+            self._errors = doors.enter_context((folder / "errors").open("ab"))
+            self.broker = doors.enter_context(Broker(folder / "mosquitto", f"max_queued_messages {queue}\n{SAVING}"))
+            publisher = doors.enter_context(Client(self.broker.port, name="publisher"))
+            self.proxy = doors.enter_context(MqttProxy(self.broker.port, self.witness.tell))
+            if serial:
+                self.port = _Port(folder / "port")
+                doors.callback(self.port.close)
+            (folder / "device.toml").write_text(self._device(protocol))
+            self.start()
+            doors.callback(self._end)
+            self.back_s(0, time.monotonic())
+            self._load = Load(publisher, {name: KINDS[name].payload for name in kinds}, rate_hz)
+            doors.callback(self._load.stop, 0)
+            self._doors = doors.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.broker.thaw()
-        self._load.stop(0)
-        if self.port is not None:
-            self.port.close()
-        self._process.kill()
-        self._process.wait()
-        self.proxy.__exit__()
-        self._publisher.__exit__()
-        self.broker.kill()
-        self._errors.close()
+        self._doors.close()
 
     def start(self) -> None:
         """Start the program."""
@@ -91,8 +84,7 @@ class Field:
     def kill(self) -> None:
         """Kill the program with -9."""
         self.kills += 1
-        self._process.kill()
-        self._process.wait()
+        self._end()
 
     def fill_disk(self) -> None:
         """Let the program write to no file: its disk has no room."""
@@ -155,6 +147,19 @@ class Field:
             told.append(self._check_port(books["serial"]))
         return "\n".join(told)
 
+    def _device(self, protocol: str) -> str:
+        text = [HEAD, broker_text(self.proxy.port, protocol, extra=f"keepalive_s = {self.keepalive_s}")]
+        text += map(line_text, self._kinds)
+        if self.port is not None:
+            pty = f'{{ kind = "serial", port = "{self._folder / "port"}", baud = 115200 }}'
+            line = line_text("stateful", source=pty, sink='{ kind = "jsonl", path = "answers.jsonl" }')
+            text.append(line.replace('"stateful"', '"serial"').replace("[line.channels]", SERIAL_JOURNAL))
+        return "".join(text)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def _check_line(self, name: str, book: dict, losses: int) -> str:
         seen, sent = self.witness.lines[name], self.sent(name)
         samples, given = book["counts"]["samples"], book["counts"]["answers"]
@@ -192,10 +197,6 @@ class Field:
         assert given["published"] == given["due"] == samples["accepted"] == len(found), told
         assert (samples["dropped"], given["dropped"], given["refused"]) == ({}, {}, {}), told
         return told
-
-    def _new_load(self) -> Load:
-        payloads = {name: KINDS[name].payload for name in self._kinds}
-        return Load(self._publisher, payloads, self._rate_hz)
 
     def _newest(self, name: str) -> int:
         sent = self._load.sent[name]

@@ -22,12 +22,14 @@ MAX_DESCRIPTORS = 4
 """More than at the first look: a connection under way, a file that is being written."""
 
 
-def soak(folder: Path, *, minutes: float, seed: int, protocol: str = "5", every_s: float = EVERY_S) -> None:
+def soak(
+    folder: Path, *, minutes: float, seed: int, protocol: str = "5", every_s: float = EVERY_S, keepalive_s: int = 5
+) -> None:
     """Serve for so long with a random fault every ``every_s``, then hold all ledgers to what was seen; prints figures."""
     chance = random.Random(seed)
     faults = [*OF_THE_BROKER, *OF_THE_DEVICE]
     print(f"{minutes} minutes, seed {seed}, MQTT {protocol}, {RATE_HZ} samples/s and a port", flush=True)
-    with Field(folder, KINDS, protocol=protocol, rate_hz=RATE_HZ, serial=True) as field:
+    with Field(folder, KINDS, protocol=protocol, rate_hz=RATE_HZ, keepalive_s=keepalive_s, serial=True) as field:
         field.flows()
         memory = _Memory(field)
         begun = time.monotonic()

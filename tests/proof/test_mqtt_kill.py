@@ -9,6 +9,10 @@ from tests.proof.mqtt_lines import HEAD, KINDS, broker_text, line_text
 from tests.proof.station import answers, call
 
 RATE_HZ = 500
+IN_FLIGHT = 20
+"""Answers that mosquitto lets be on their way."""
+UNKEPT = 16
+"""Confirmed answers of a line that a restart may send again: see docs/mqtt.md."""
 
 
 def undisturbed(tmp_path, name, outcome: Outcome):
@@ -98,7 +102,7 @@ def proof(tmp_path, names, kills, protocol):
         )
     for name, outcome in outcomes.items():
         CHECKS[name](tmp_path, name, outcome)
-    assert sum(outcome.doubles for outcome in outcomes.values()) <= kills * 64
+    assert sum(outcome.doubles for outcome in outcomes.values()) <= kills * (IN_FLIGHT + UNKEPT * len(names))
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
