@@ -14,7 +14,7 @@ RATE_HZ = 100
 EVERY_S = 5.0
 MORTAL_SHARE = 1 / 3
 """Of the time, at its beginning: in which the program itself is killed too."""
-WARM_UP_S = 60.0
+WARM_UP_S = 300.0
 """Of a process: memory is counted from here on."""
 MAX_GROWTH_BYTES = 1 << 20
 """In ten minutes."""
