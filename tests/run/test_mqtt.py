@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from edge_runtime.links.broker_link import READ_AHEAD_BYTES
+from edge_runtime.run.lane import WAITING_ANSWERS
 from tests.proof.mqtt_kills import BROKER
 from tests.rig.broker import Broker, free_port
 from tests.rig.bundles import DEWPOINT, FROST
@@ -262,6 +264,28 @@ def test_a_certificate_that_runs_out_costs_nothing_once_it_is_renewed(tmp_path, 
     assert book["adds_up"]
     assert book["counts"]["answers"]["published"] == book["counts"]["samples"]["accepted"] == 101
     assert len({json.loads(one)["id"] for one in client.payloads(OUT)}) == 101
+
+
+@pytest.mark.long
+def test_a_queue_longer_than_there_is_room_for_is_answered_to_its_end(tmp_path, broker, protocol):
+    """mosquitto sends all of it at once, and what confirms our answers behind it."""
+    device(tmp_path, broker.port, protocol=protocol)
+    text = (tmp_path / "device.toml").read_text().replace("max_bytes = 200", "max_bytes = 4096")
+    (tmp_path / "device.toml").write_text(text)
+    count = WAITING_ANSWERS + READ_AHEAD_BYTES // 3000 + 1000
+    padding = b', "more": "%b"}' % (b"x" * 3000)
+    with Client(broker.port, OUT, STATUS) as client:
+        with Program(tmp_path):
+            client.until(lambda: online(client), "the first status")
+        for second in range(count):
+            last = client.publish_later("in/a/reading", reading(second)[:-1] + padding)
+        last.wait_for_publish(60)
+        with Program(tmp_path):
+            client.until(lambda: len(client.payloads(OUT)) >= count, "all answers", 60)
+        book = counts(tmp_path)
+    assert book["adds_up"]
+    assert book["counts"]["answers"]["published"] == book["counts"]["samples"]["accepted"] == count
+    assert len({json.loads(one)["id"] for one in client.payloads(OUT)}) == count
 
 
 def test_without_a_broker_it_boots_and_connects_when_one_comes(tmp_path, protocol):
