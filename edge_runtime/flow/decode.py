@@ -1,13 +1,13 @@
 """One frame of bytes -> its Reading or several, or why it is none; it converts no unit and judges no value."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decode_json import JsonDecoder
 from edge_runtime.flow.decode_nmea import NmeaDecoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
 from edge_runtime.flow.decode_struct import StructDecoder
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.spec.binding import (
     ChannelBinding,
@@ -18,24 +18,6 @@ from edge_runtime.spec.binding import (
     SenmlDecode,
     StructDecode,
 )
-from edge_runtime.spec.reading import Pack, Reading, Rejection
-
-
-class Decoder(Protocol):
-    """Reads frames of one format; only a CSV header is remembered from one frame to the next."""
-
-    def decode(self, frame: bytes) -> Reading | Rejection | Pack | None:
-        """Read one frame without its end; ``None`` is no sample (header, comment, blank). It never raises."""
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The CSV columns in force, for the journal; ``None`` before a header and for the other formats."""
-
-    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
-        """Say of a channel that was refused as missing where this frame does not even have its field, and what it has."""
-
-    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Take up the columns of a former run; ignored where they are fixed or lack a bound field."""
 
 
 def make_decoder(

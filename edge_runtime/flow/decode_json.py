@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, Row, Scalar, bad_encoding, make_assemble
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
 from edge_runtime.spec.binding import ChannelBinding, JsonDecode
@@ -26,7 +27,7 @@ _AS_BYTES = "check decode.format, the baud rate and who else writes on the line;
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-class JsonDecoder:
+class JsonDecoder(Decoder):
     """Reads one object per frame and remembers nothing."""
 
     def __init__(
@@ -56,11 +57,6 @@ class JsonDecoder:
             return self._read_slowly(frame)
         return self._assemble(row) if type(row) is dict else _no_object(frame)
 
-    @property
-    def columns(self) -> None:
-        """JSON has no columns."""
-        return None
-
     def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
         """A field that the object does not have is most likely a name mistyped in the device file: say what it does have."""
         text = frame.decode(self._encoding).removeprefix(_BYTE_ORDER_MARK)
@@ -73,9 +69,6 @@ class JsonDecoder:
             found=f"no field {quote(field)} in the object",
             todo=f"correct {key} in device.toml ({near}); where it was right before, look at the sensor and its cable",
         )
-
-    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Nothing to take up."""
 
     def _read_slowly(self, frame: bytes) -> Reading | Rejection | None:
         """Tell apart what the parser refuses: bytes of another encoding, a byte order mark, nothing, no JSON."""

@@ -6,6 +6,7 @@ from operator import itemgetter
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, bad_encoding, bound_fields, make_assemble
 from edge_runtime.flow.decode_csv import make_number, make_word
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import quote
 from edge_runtime.spec.binding import ChannelBinding, NmeaDecode
@@ -16,7 +17,7 @@ _STANDARD_ADDRESS = 5
 _EMPTY = ("",)
 
 
-class NmeaDecoder:
+class NmeaDecoder(Decoder):
     """Reads sentences as the framing hands them on, without '$' and checksum, and remembers nothing."""
 
     def __init__(
@@ -57,18 +58,6 @@ class NmeaDecoder:
                 "correct the field numbers in the binding",
             )  # fmt: skip
         return self._assemble(cells)
-
-    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
-        """Give ``refused`` as it is: the fields were there when the frame was read."""
-        return refused
-
-    @property
-    def columns(self) -> None:
-        """A sentence has no columns."""
-        return None
-
-    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Nothing to take up."""
 
     def _is_from_any_talker(self, address: bytes) -> bool:
         """Whether two letters of a talker stand before the wanted three; P begins a maker's own sentence."""

@@ -6,6 +6,7 @@ from operator import itemgetter
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, bad_encoding, bound_fields, make_assemble
 from edge_runtime.flow.balances import PRESETS, BalanceLines
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.pattern import compile_line, compile_pattern
 from edge_runtime.flow.quoting import nearest, quote, quote_names
@@ -43,7 +44,7 @@ _NO_VALUE: dict[NoValue, Rejection] = {
 }
 
 
-class PatternDecoder:
+class PatternDecoder(Decoder):
     """Matches one line per frame and remembers nothing."""
 
     def __init__(
@@ -109,18 +110,6 @@ class PatternDecoder:
                     return self._assemble(match.groups())
             return self._refuse(text)
         return self._assemble(match.groups())
-
-    @property
-    def columns(self) -> None:
-        """A pattern has no columns."""
-        return None
-
-    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
-        """A line without a bound field never matches."""
-        return refused
-
-    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Nothing to take up."""
 
     def _refuse(self, text: str) -> Rejection:
         for match, why in self._no_values:

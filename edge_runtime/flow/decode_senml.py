@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.cbor import read_cbor
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.quoting import nearest, quote, quote_names
 from edge_runtime.spec.binding import ChannelBinding, SenmlDecode
 from edge_runtime.spec.reading import Pack, Reading, Rejection
@@ -44,13 +45,11 @@ class _BadPackError(ValueError):
     """What a pack must not be; its text is what was found."""
 
 
-class SenmlDecoder:
+class SenmlDecoder(Decoder):
     """Reads one pack per frame and remembers nothing: base fields end with their pack.
 
     Records of one time, and with ``stream = "bn"`` of one base name, are one reading.
     """
-
-    columns = None
 
     def __init__(self, decode: SenmlDecode, channels: Mapping[str, ChannelBinding]) -> None:
         """Bind by name; raises ConfigurationError where a binding asks for what a pack does not have."""
@@ -84,9 +83,6 @@ class SenmlDecoder:
                 readings.append((reading, time_ns or None))
         alone, after_ns = readings[0]
         return alone if len(readings) == 1 and after_ns is None else Pack(tuple(readings))
-
-    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Nothing to take up."""
 
     def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
         """A name that the whole pack does not have is most likely mistyped in the device file: say what it does have."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.assemble import Conversions, Getter, Row, Scalar, bound_fields, make_assemble
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote_names
 from edge_runtime.spec.binding import ChannelBinding, PackedDtype, StructDecode, StructField
@@ -22,7 +23,7 @@ _CODES: dict[PackedDtype, str] = {
 }  # fmt: skip
 
 
-class StructDecoder:
+class StructDecoder(Decoder):
     """Unpacks one frame and remembers nothing."""
 
     def __init__(
@@ -47,18 +48,6 @@ class StructDecoder:
                 "if every frame says so, correct decode.fields, or framing.crc where the frames end with one",
             )  # fmt: skip
         return self._assemble(row)
-
-    def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:  # noqa: ARG002 -- the protocol's
-        """Give ``refused`` as it is: the fields were there when the frame was read."""
-        return refused
-
-    @property
-    def columns(self) -> None:
-        """A layout has no columns."""
-        return None
-
-    def restore_columns(self, columns: tuple[str, ...] | None) -> None:
-        """Nothing to take up."""
 
     def _check(self, decode: StructDecode, channels: Mapping[str, ChannelBinding]) -> None:
         arrays = {binding.field for binding in channels.values() if binding.read == "list"}

@@ -25,6 +25,7 @@ from edge_runtime.flow.preprocess import make_preprocess
 from edge_runtime.run.trust import Trust, forged, who_signed
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
+from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resolve
 from edge_runtime.spec.variant import Variant
@@ -125,10 +126,9 @@ def rollback_floor(found: Manifest, floor: int, *, inject: bool) -> tuple[bool, 
 
 
 def compatibility(
-    found: Manifest, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
+    found: Manifest, provider: str, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
 ) -> tuple[Variant, str, str]:
-    """A variant that this onnxruntime, this profile and this processor can serve."""
-    provider = profile.providers[0].name
+    """A variant that this onnxruntime, this provider, this profile and this processor can serve."""
     variant = next((one for one in found.variants if _suits(one, provider, profile, machine)), found.variants[0])
     max_ir_version, max_opset = engine.newest_taken(runtime)
     ir_version = max_ir_version + 1 if inject else variant.ir_version
@@ -190,15 +190,22 @@ def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
 
 
 def provider(
-    bundle: VerifiedBundle, found: Manifest, variant: Variant, setting: "Setting", *, inject: bool
+    bundle: VerifiedBundle,
+    found: Manifest,
+    variant: Variant,
+    choice: ProviderChoice,
+    setting: "Setting",
+    *,
+    inject: bool,
 ) -> tuple[Sessions, str, str]:
     """The session that will serve is created on the provider, from the very bytes that were hashed."""
-    choice = setting.profile.providers[0]
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
     precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
     session = engine.open_session(
         bundle.files[variant.model],
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
+        provider_options=choice.options,
+        elsewhere=choice.allowed_elsewhere > 0,
         threads=setting.profile.intra_threads,
         quant_precision=precise,
         takes_nan=any(channel.when_missing == "pass" for channel in found.channels),
@@ -216,9 +223,26 @@ def provider(
             _unfit("preprocess.onnx, outputs", ", ".join(made), "the model's inputs by name")
     return (
         Sessions(session, prepare),
-        f"{choice.name}, {setting.profile.intra_threads} thread{kernels}",
+        f"{choice.name}{_told(choice.options)}, {setting.profile.intra_threads} thread{kernels}",
         f"profile {setting.profile.name}",
     )
+
+
+def _told(options: Mapping[str, str]) -> str:
+    return "".join(f" {key}={text}" for key, text in options.items())
+
+
+def provider_choice(provider: str, refused: Mapping[str, str], *, inject: bool) -> tuple[bool, str, str]:
+    """The provider that serves is the first of the profile's list; where it is a later one, why stands here."""
+    if inject:
+        refused = {"AnotherExecutionProvider": "provider, it was injected"} | dict(refused)
+    if refused:
+        why = "; ".join(f"{name} was refused by {reason}" for name, reason in refused.items())
+        raise DeviceError(
+            subject="provider", found=f"{provider}: {why}", expected=f"{next(iter(refused))}, the first of the profile",
+            todo="mend what refused it, or take it off the profile's list",
+        )  # fmt: skip
+    return True, provider, "the first of the profile"
 
 
 def _same_inputs(session: engine.Session, found: Manifest) -> None:
@@ -328,8 +352,26 @@ def bindings(
     for line, bound in lines.items():
         if sorted(bound) != sorted(names):
             raise _misnamed(line, names, bound)
-        by_line[line] = Contract(channels, bound).conversions
+        by_line[line] = _contract(channels, bound).conversions
     return Conversions(by_line), f"{', '.join(lines)} bound", "every channel converts"
+
+
+def _contract(channels: Sequence[Channel], bound: Mapping[str, ChannelBinding]) -> Contract:
+    """The contract of a line; raises for its first channel that does not fit, which holds those after it."""
+    try:
+        return Contract(channels, bound)
+    except ConfigurationError as first:
+        faults = [fault for channel in channels if (fault := _fault(channel, bound)) is not None]
+        first.others = tuple(fault for fault in faults if str(fault) != str(first))
+        raise
+
+
+def _fault(channel: Channel, bound: Mapping[str, ChannelBinding]) -> ConfigurationError | None:
+    try:
+        Contract((channel,), bound)
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 def _misnamed(line: str, names: Sequence[str], bound: Mapping[str, ChannelBinding]) -> ConfigurationError:

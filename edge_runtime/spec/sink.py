@@ -1,6 +1,5 @@
 """Where a line's answers go, as written in device.toml; it opens nothing."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
@@ -61,25 +60,28 @@ class Publish(BaseModel):
         return self
 
 
-def _refuse_map(encoding: str, fields: Mapping[str, str] | None) -> None:
-    if fields is not None and encoding != "json":
-        raise ValueError(f"map with encoding = {encoding!r}; a map shapes JSON, the others have names of their own")
-
-
-class StandardOutput(BaseModel):
-    """Lines on standard output, for another program; a reader that waits holds the answers back, none is lost."""
+class _EncodedSink(BaseModel):
+    """What every sink has: a name, and how its lines are written."""
 
     model_config = _FROZEN
 
-    kind: Literal["stdout"] = "stdout"
     name: SinkName = None
     encoding: AnswerEncoding = "json"
     map: FieldMap = None
 
     @model_validator(mode="after")
     def _map_is_of_json(self) -> Self:
-        _refuse_map(self.encoding, self.map)
+        if self.map is not None and self.encoding != "json":
+            raise ValueError(
+                f"map with encoding = {self.encoding!r}; a map shapes JSON, the others have names of their own"
+            )
         return self
+
+
+class StandardOutput(_EncodedSink):
+    """Lines on standard output, for another program; a reader that waits holds the answers back, none is lost."""
+
+    kind: Literal["stdout"] = "stdout"
 
     @property
     def full_name(self) -> str:
@@ -87,10 +89,8 @@ class StandardOutput(BaseModel):
         return self.name or self.kind
 
 
-class JsonLinesFile(BaseModel):
+class JsonLinesFile(_EncodedSink):
     """A file of lines, JSON as a rule, appended to, whole lines only; it may be renamed away by a log rotation."""
-
-    model_config = _FROZEN
 
     kind: Literal["jsonl"] = "jsonl"
     path: Annotated[str, Field(min_length=1, description="The file; relative to the device file's folder.")]
@@ -99,14 +99,6 @@ class JsonLinesFile(BaseModel):
         description="When lines are forced to the disk: at most every 5 s, at each batch, or when the system likes. "
         "A killed process loses nothing either way; a power cut loses what was not yet forced.",
     )
-    name: SinkName = None
-    encoding: AnswerEncoding = "json"
-    map: FieldMap = None
-
-    @model_validator(mode="after")
-    def _map_is_of_json(self) -> Self:
-        _refuse_map(self.encoding, self.map)
-        return self
 
     @property
     def full_name(self) -> str:
@@ -114,10 +106,8 @@ class JsonLinesFile(BaseModel):
         return self.name or f"{self.kind} {self.path}"
 
 
-class MqttTopic(BaseModel):
+class MqttTopic(_EncodedSink):
     """A topic of the broker in [broker]; each answer is one message, without a newline."""
-
-    model_config = _FROZEN
 
     kind: Literal["mqtt"] = "mqtt"
     topic: TopicName = Field(default="edge/{device}/{line}", description="The topic, with {device} and {line}.")
@@ -125,14 +115,6 @@ class MqttTopic(BaseModel):
         default=1, description="1: an answer waits, and goes again, until the broker has taken it. 0: sent once."
     )
     retain: bool = Field(default=False, description="Whether the broker keeps the last answer for whoever comes later.")
-    name: SinkName = None
-    encoding: AnswerEncoding = "json"
-    map: FieldMap = None
-
-    @model_validator(mode="after")
-    def _map_is_of_json(self) -> Self:
-        _refuse_map(self.encoding, self.map)
-        return self
 
     @property
     def full_name(self) -> str:

@@ -10,7 +10,8 @@ from pydantic_core import to_json
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.contract import Contract
-from edge_runtime.flow.decode import Decoder, make_decoder
+from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.spec.binding import ChannelBinding, SenmlDecode
 from edge_runtime.spec.reading import Pack, Reading, Rejection
 from tests.rig import tiny

@@ -21,6 +21,7 @@ from edge_runtime.run import line_findings as at_line
 from edge_runtime.run.config import load_config
 from edge_runtime.run.doctor import examine, main
 from edge_runtime.run.findings import Finding
+from edge_runtime.spec.device_profile import ProviderChoice
 from edge_runtime.spec.manifest import parse
 from tests.device import trees
 
@@ -103,6 +104,13 @@ def test_a_wrong_file_fails_and_the_rest_is_still_looked_at(machine: Machine, co
     assert named(found, "onnxruntime").status == "ok"
 
 
+def test_each_mistake_of_a_file_is_a_finding(machine: Machine, config: Path) -> None:
+    config.write_text(CONFIG.replace("bundle =", "bundel =").replace("km/h", "kph"))
+    told = [one.text for one in examine(machine, config) if one.subject == "configuration"]
+    assert len(told) == 2
+    assert told[1].startswith(f"{config}, line[0].channels.wind_speed.unit: found 'kph'; expected a unit of ")
+
+
 def test_an_unknown_profile_fails(machine: Machine, config: Path) -> None:
     config.write_text(CONFIG.replace("state_dir", 'profile = "generic_x68"\nstate_dir'))
     assert named(examine(machine, config), "profile").status == "fail"
@@ -183,14 +191,15 @@ def test_telemetry_that_is_on_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.todo == "set ORT_DISABLE_TELEMETRY=1 before Python starts"
 
 
-@pytest.mark.parametrize("name", ["CUDAExecutionProvider", "CpuExecutionProvider"])
-def test_a_provider_that_is_not_there_fails(name: str) -> None:
-    assert look.provider(name, 1).status == "fail"
+def test_a_provider_that_is_not_there_fails() -> None:
+    found = look.provider(ProviderChoice(name="CUDAExecutionProvider"), 1)
+    assert found.status == "fail"
+    assert "not in this onnxruntime" in found.text
 
 
 def test_a_provider_that_answers_wrongly_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.Session, "__call__", lambda _, feeds: {"y": feeds["x"] + 1})
-    found = look.provider("CPUExecutionProvider", 1)
+    found = look.provider(ProviderChoice(name="CPUExecutionProvider"), 1)
     assert (found.status, found.text[:22]) == ("fail", "ran elsewhere or wrong")
 
 

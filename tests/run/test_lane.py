@@ -98,7 +98,7 @@ def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.Monkey
 
 def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
-    service._link = None
+    service._link, service._lives = None, ()
     told = (("a", ""), ("b", "x"), ("c", "y"))
     service._lanes = tuple(SimpleNamespace(name=name, trouble=what) for name, what in told)
     assert service._reason() == "line b: x; line c: y"
