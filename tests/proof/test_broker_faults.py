@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.proof.faults import OF_THE_BROKER
+from tests.proof.faults import OF_THE_BROKER, inflict
 from tests.proof.field import Field
 
 LINES = ["windowed", "stateful", "stateless"]
@@ -23,10 +23,10 @@ def endure(field, faults, seed):
     losses = 0
     for fault in faults:
         field.flows()
-        whole = OF_THE_BROKER[fault](field, chance)
-        if whole is not None:
+        back_s = inflict(field, fault, chance)
+        if back_s is not None:
             losses += 1
-            print(f"{fault}: back {field.back_s(whole):.2f} s after the broker")
+            print(f"{fault}: back {back_s:.2f} s after the broker")
     print(field.check(losses))
 
 
