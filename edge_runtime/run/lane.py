@@ -12,9 +12,10 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
-from edge_runtime.flow.line import Line
+from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
+from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
@@ -33,6 +34,9 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
     from edge_runtime.run.live import Live
+    from edge_runtime.sinks.capture_ring import CaptureRing
+    from edge_runtime.sources.trace import Trace
+    from edge_runtime.spec.capture import CaptureConfig
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
 WAITING_ANSWERS: Final = 4096
@@ -72,6 +76,8 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        trace: "Trace | None" = None,
+        source: Source | None = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -79,20 +85,31 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
+        self.source: Source = source or make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, trace=trace
+        )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
+        contract, files = Contract(channels, bound), file_channels(channels, bound, folder)
+        join = None
+        if config.joins:
+            from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
+
+            join = Join(config.decode, bound, contract, max_streams=max_streams(WindowRule(manifest)), files=files)
+        self._capture = _capture(config.capture, config.name, ready, state=state, run_id=run_id, mono_ns=mono_ns)
         self.line = Line(
             name=config.name,
             model=ready.model,
-            contract=Contract(channels, bound),
+            contract=contract,
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if isinstance(config.source, MqttSource)
             else make_framing(config.framing, config.decode.encoding),
-            decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
+            decoder=make_decoder(config.decode, bound, files) if join is None else None,
+            join=join,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
+            choose=None if self._capture is None else self._capture.choose,
         )
         self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
@@ -121,7 +138,7 @@ class Lane:
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
         self._is_binary = config.framing.kind in BINARY_KINDS
-        self._finished = self._stopped = False
+        self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
         # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
@@ -129,6 +146,7 @@ class Lane:
             self._journal is not None and self.source.live and not self.source.resumable
             and (window is None or window.length == 1) and not manifest.state
             and not any(output.flags for output in manifest.outputs)
+            and not any(one.when_absent == "last" for one in bound.values())
             and (config.decode.time is not None or not self.source.redelivers)
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
@@ -194,6 +212,8 @@ class Lane:
         """Do what is owed once a second: write the dead letters, mend or shorten the journal."""
         self._judge_by_clock()
         self._dead.flush()
+        if self._capture is not None:
+            self._capture.flush()
         if self._journal is None:
             return
         if self._unkept:
@@ -259,6 +279,8 @@ class Lane:
             for sink in self._sinks:
                 doors.callback(sink.close)
             doors.callback(self._dead.close)
+            if self._capture is not None:
+                doors.callback(self._capture.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
             if self._restored and not self._is_given_up:
@@ -327,7 +349,9 @@ class Lane:
             last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),
+            capture=None if self._capture is None else self._capture.status(),
             oddities=dict(sorted(self.line.oddities.items(), key=_most_first)[:MAX_ODD_STREAMS]),
+            levels=dict(list(self.line.levels.items())[:MAX_ODD_STREAMS]),
         )
 
     def _judge_by_clock(self) -> None:
@@ -360,6 +384,7 @@ class Lane:
         if framing is not None and (chunk.fresh or chunk.lost_before):
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
             framing.restore(discarding=True)
+            self._is_joining = True
         self._lost_bytes += chunk.lost_before
         self._seen_bytes += len(chunk.data)
         if not self.line.ledger.accepted:
@@ -367,9 +392,13 @@ class Lane:
         accepted = self.line.ledger.accepted
         if self._ages:
             arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
-            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
+            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream, chunk.topic)
         else:
-            self.line.feed(chunk.data, chunk.time_ns, None)
+            self.line.feed(chunk.data, chunk.time_ns, None, chunk.stream, chunk.topic)
+        if self._is_joining and framing is not None and not framing.discarding:
+            self._is_joining = False
+            if framing.passed_over:
+                self.line.drop(1, "joined_midway")
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
 
@@ -388,6 +417,8 @@ class Lane:
         for one in refused:
             self.first_refusals.setdefault(one.rejection.reason, one.rejection)
             self._dead.add(one.rejection, time_ns=self._wall_ns(), line=self.name, stream=one.stream, raw=one.raw)
+        if self._capture is not None:
+            self._capture.take(self.line.take_captured(), refused, self._wall_ns())
         return bool(answers or refused)
 
     def _keep(self) -> None:
@@ -522,6 +553,25 @@ class Lane:
         elif not ledger.received and self._seen_bytes > SUSPECT_BYTES:
             text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
         return text
+
+
+def _capture(
+    config: "CaptureConfig | None",
+    name: str,
+    ready: "ReadyModel | Live",
+    *,
+    state: Path,
+    run_id: str,
+    mono_ns: Callable[[], int],
+) -> "CaptureRing | None":
+    if config is None:
+        return None
+    from edge_runtime.sinks.capture_ring import open_capture  # noqa: PLC0415 -- a line that keeps none needs none of it
+
+    model = ready.model
+    return open_capture(
+        config, line=name, state=state, manifest=model.manifest, digest=model.digest, run_id=run_id, mono_ns=mono_ns
+    )
 
 
 def _most_first(stream: tuple[str, Mapping[str, int]]) -> int:

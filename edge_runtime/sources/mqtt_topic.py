@@ -5,6 +5,7 @@ from collections import deque
 from edge_runtime.links.mqtt_port import Message, MqttLink
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.topic import level_of
 
 QUEUE_FULL = "queue_full"
 RETAINED = "retained"
@@ -78,6 +79,7 @@ class MqttTopicSource:
                     stream=self._stream(message.topic),
                     mark=message.mark if self.redelivers else 0,
                     again=message.again,
+                    topic=message.topic,
                 )
             )
         return chunks
@@ -103,10 +105,7 @@ class MqttTopicSource:
 
     def _stream(self, topic: str) -> str:
         level = self._spec.stream_level
-        if level is None:
-            return ""
-        levels = topic.split("/")
-        return levels[level - 1] if level <= len(levels) else ""
+        return "" if level is None else level_of(topic, level)
 
     def _gap(self, message: Message, count: int, reason: str) -> Chunk:
         return Chunk(b"", message.time_ns, message.mono_ns, self._position, lost_before=count, dropped=reason)

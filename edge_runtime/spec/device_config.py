@@ -16,12 +16,16 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, ModbusDecode, SenmlDecode
 from edge_runtime.spec.broker import BrokerConfig
-from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
+from edge_runtime.spec.capture import CaptureConfig
+from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
+from edge_runtime.spec.modbus import reads_of
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
 from edge_runtime.spec.source import ENDING, MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.topic import matches
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
+from edge_runtime.spec.variables import Variables
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -91,6 +95,9 @@ class LineConfig(BaseModel):
     publish: Publish = Field(default=Publish(), description="Which answers are told.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
+    capture: CaptureConfig | None = Field(
+        default=None, description="Samples kept as they came, for the next bundle to be held against; absent: none."
+    )
 
     @field_validator("channels")
     @classmethod
@@ -121,18 +128,60 @@ class LineConfig(BaseModel):
         return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
 
     @model_validator(mode="after")
+    def _modbus_follows_from_registers(self) -> Self:
+        """Write out what decode.registers leave no choice of: what is asked, and how a round of answers is framed."""
+        source = self.source
+        modbus = source.modbus if isinstance(source, SerialSource) else None
+        if not isinstance(self.decode, ModbusDecode):
+            if modbus is not None:
+                raise ValueError(f'source.modbus with decode "{self.decode.format}"; write decode.format = "modbus"')
+            return self
+        if isinstance(source, MqttSource):
+            raise ValueError(  # noqa: TRY004 (a message for who wrote the file)
+                'decode "modbus" with source "mqtt"; its frames are made by source.modbus of a port'
+            )
+        if "framing" in self.model_fields_set and self.framing != MODBUS_FRAMING:
+            raise ValueError('framing with decode "modbus"; leave it out, a round of answers has its own')
+        update: dict[str, Any] = {"framing": MODBUS_FRAMING}
+        if isinstance(source, SerialSource):
+            if modbus is None:
+                raise ValueError('decode "modbus" without source.modbus; write mode and every_s there')
+            read = reads_of(self.decode.registers)
+            if modbus.read not in ((), read):
+                raise ValueError("source.modbus.read is not what decode.registers need; leave it out")
+            update["source"] = source.model_copy(update={"modbus": modbus.model_copy(update={"read": read})})
+        return self.model_copy(update=update)
+
+    @model_validator(mode="after")
     def _framing_suits(self) -> Self:
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
         is_binary = kind in BINARY_KINDS
         if self.takes_bytes and not (is_binary or isinstance(self.source, MqttSource)):
             raise ValueError(
-                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
+                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip, packet or block'
             )
         if (self.decode.format == "nmea") and kind != "nmea":
             raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        poll = self.source.poll if isinstance(self.source, SerialSource) else None
+        if poll is not None and poll.timeout_s is not None:
+            is_block = isinstance(self.framing, BlockFraming) and self.framing.terminator == "lf"
+            if not is_block and kind != "lines":
+                raise ValueError(
+                    f'poll.timeout_s with framing "{kind}"; an answer that is waited for is a line, or a block with terminator "lf"'
+                )
         if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
             raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
+        return self
+
+    @model_validator(mode="after")
+    def _angles_are_of_sentences(self) -> Self:
+        """Refuse a way to read that only sentences have."""
+        for name, channel in self.channels.items():
+            if channel.read == "degrees_minutes" and self.decode.format != "nmea":
+                raise ValueError(
+                    f'channels.{name}.read "degrees_minutes" with decode "{self.decode.format}"; it belongs to "nmea"'
+                )
         return self
 
     @model_validator(mode="after")
@@ -146,6 +195,19 @@ class LineConfig(BaseModel):
     def _sinks_apart(self) -> Self:
         """Refuse two sinks that no status and no journal could tell apart."""
         _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _one_entity_an_output(self) -> Self:
+        """Refuse what Home Assistant would show as one value that jumps."""
+        told = [sink for sink in self.sink if isinstance(sink, MqttTopic) and sink.home_assistant]
+        level = self.source.stream_level if isinstance(self.source, MqttSource) else None
+        if told and (self.decode.stream is not None or level is not None):
+            raise ValueError(
+                "home_assistant with streams; they share one topic and would be shown in turn as one value"
+            )
+        if len(told) > 1:
+            raise ValueError(f"home_assistant of {len(told)} sinks; one is enough to show the line's answers")
         return self
 
     @model_validator(mode="after")
@@ -164,10 +226,46 @@ class LineConfig(BaseModel):
                 raise ValueError("source.stream_level and decode.stream both name the stream; leave one out")
         return self
 
+    @model_validator(mode="after")
+    def _joins(self) -> Self:
+        """Refuse a line that no message could complete, or whose channels could be in no message."""
+        held = [name for name, one in self.channels.items() if one.when_absent == "last"]
+        topics = {name: one.topic for name, one in self.channels.items() if one.topic is not None}
+        if not topics and held and self.decode.format not in {"json", "senml+json", "senml+cbor"}:
+            raise ValueError(
+                f'when_absent = "last" with decode "{self.decode.format}"; its frames have every field, so leave it out'
+                " or name the topic of each channel"
+            )
+        taken = self.source.topics if isinstance(self.source, MqttSource) else ()
+        if topics and not taken:
+            raise ValueError(f'topic of channel {min(topics)} with source "{self.source.kind}"; only mqtt has topics')
+        without = [name for name in self.channels if topics and name not in topics]
+        if without:
+            raise ValueError(f"channel {without[0]} without a topic, where {min(topics)} has one; name every channel's")
+        for name, topic in topics.items():
+            # What a variable stands for is not known here.
+            if "{" not in topic and not any("{" in one or matches(one, topic) for one in taken):
+                raise ValueError(f"topic of channel {name}, {topic!r}, which source.topics does not take; add it there")
+        needed = {topic: name for name, topic in topics.items() if name not in held}
+        if len(needed) > 1:
+            names = " and ".join(sorted(needed.values()))
+            raise ValueError(
+                f"channels {names} of different topics, neither held; a message has one topic: give all but those of one"
+                ' topic when_absent = "last" and max_age_s'
+            )
+        if topics and isinstance(self.decode, CsvDecode) and self.decode.columns == "header":
+            raise ValueError('columns = "header" with topics of channels; name the columns')
+        return self
+
+    @property
+    def joins(self) -> bool:
+        """Whether a sample may take values from several messages."""
+        return any(one.when_absent == "last" or one.topic is not None for one in self.channels.values())
+
     @property
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
-        return self.decode.format in {"struct", "senml+cbor"}
+        return self.decode.format in {"struct", "senml+cbor", "modbus"}
 
     @property
     def ends(self) -> bool:
@@ -213,6 +311,10 @@ class DeviceConfig(BaseModel):
     )
     state_dir: str | None = Field(
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
+    )
+    variables: Variables = Field(
+        default={},
+        description="Texts that stand in names, topics and paths as {name}, so that a site's differences are in one place.",
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
     probe_s: Annotated[FiniteFloat, Field(ge=1, le=86_400)] = Field(
