@@ -195,7 +195,9 @@ class Field:
         assert set(found) <= set(self.port.written), told
         assert found[-1] == self.port.written[-1], told
         assert given["published"] == given["due"] == samples["accepted"] == len(found), told
-        assert (samples["dropped"], given["dropped"], given["refused"]) == ({}, {}, {}), told
+        assert (given["dropped"], given["refused"]) == ({}, {}), told
+        # The first line after each opening may have lost its beginning.
+        assert set(samples["dropped"]) <= {"joined_midway"}, told
         return told
 
     def _newest(self, name: str) -> int:
