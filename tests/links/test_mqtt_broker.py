@@ -14,6 +14,7 @@ from edge_runtime.links.paho_link import Mqtt311
 from edge_runtime.links.tls import Tls
 from edge_runtime.run.waker import Waker
 from tests.rig.broker import Broker, free_port
+from tests.rig.certificates import make_certificates
 from tests.rig.mqtt_client import Client
 from tests.rig.websocket_door import WebsocketDoor
 
@@ -238,34 +239,12 @@ def test_a_password_is_asked_for(tmp_path):
             turning.until(lambda: turning.is_serving, "the connection")
 
 
-def _certificates(folder):
-    """An authority, and a certificate of it for localhost and for a device; and one that ran out long ago."""
-
-    def openssl(*words):
-        subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
-
-    folder.mkdir(exist_ok=True)
-    make = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
-    openssl(*make, "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
-    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
-    for name, common in (("server", "localhost"), ("device", "device")):
-        request = ("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        openssl(*request, "-subj", f"/CN={common}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        sign = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial")
-        openssl(*sign, "-days", "30", "-extfile", "names", "-out", f"{name}.pem")
-    sign = ("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial")
-    openssl(*sign, "-days", "-1", "-extfile", "names", "-out", "old.pem")
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    return folder
-
-
 TLS = "listener {{port}} 127.0.0.1\ncafile {0}/ca.pem\ncertfile {0}/{1}.pem\nkeyfile {0}/server.key\nallow_anonymous true\n"
 
 
 @pytest.mark.parametrize("dialect", ["5", "3.1.1"], indirect=True)
 def test_tls(tmp_path):
-    folder = _certificates(tmp_path / "keys")
+    folder = make_certificates(tmp_path / "keys")
     asked = TLS.format(folder, "server") + "require_certificate true\n"
     with Broker(tmp_path / "mosquitto", asked) as broker, pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
@@ -287,7 +266,7 @@ def test_tls(tmp_path):
 
 @pytest.mark.parametrize("dialect", ["5", "3.1.1"], indirect=True)
 def test_an_expired_certificate_asks_for_the_clock(tmp_path):
-    folder = _certificates(tmp_path / "keys")
+    folder = make_certificates(tmp_path / "keys")
     with Broker(tmp_path / "mosquitto", TLS.format(folder, "old")) as broker:
         tls = Tls("localhost", ca=folder / "ca.pem", certificate=None, key=None)
         with Turning(broker.port, tls=tls) as turning:
@@ -306,7 +285,7 @@ def test_a_file_that_is_no_certificate_is_refused(tmp_path):
 
 @pytest.mark.parametrize("dialect", ["3.1.1"], indirect=True)
 def test_websockets_behind_tls(tmp_path, broker):
-    folder = _certificates(tmp_path / "keys")
+    folder = make_certificates(tmp_path / "keys")
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(folder / "server.pem", folder / "server.key")
     with (
