@@ -11,12 +11,14 @@ from edge_runtime.links.mqtt_dialect import (
     NOBODY_LISTENS,
     NORMAL,
     REFUSED,
+    SHUTTING_DOWN,
     TAKEN_OVER,
     WRONG_VERSION,
     Caller,
     Dialect,
     Known,
     Refusal,
+    ShuttingDown,
     Target,
     Unreadable,
     Welcome,
@@ -44,7 +46,7 @@ MAX_NUMBER: Final = 268_435_455
 CLOSED_AT_ONCE: Final = 3
 """So many connections in a row that end without an answer: perhaps the broker cannot read this version's CONNECT."""
 READ_AHEAD_BYTES: Final = 8 << 20
-"""What inboxes may hold before the socket is no longer read."""
+"""What inboxes may hold; messages beyond it are left to the broker, which sends them again on the next connection."""
 UNSENT_BYTES: Final = 1 << 20
 """What may wait for the system to take; beyond it nothing more is published."""
 FAREWELL_NS: Final = NS
@@ -110,7 +112,7 @@ class BrokerLink:
         self._connection = 0
         self._up_since_ns = self._heard_ns = self._said_ns = 0
         self._keepalive_ns = target.keepalive_s * NS
-        self._pinged = False
+        self._pinged = self._leaves = False
         self._stamp = (0, 0)
         # [packet id, how many inboxes have not said that it is done, which message of QoS 1 it is on this connection]
         self._unacked: deque[list[int]] = deque()
@@ -145,15 +147,7 @@ class BrokerLink:
     @property
     def socket(self) -> socket.socket | None:
         """What to wait for."""
-        return None if self._stream is None or self._is_full else self._stream.socket
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether the inboxes have to be emptied first; the broker is then held back by TCP.
-
-        It should not come to this, but mosquitto 2.0.11 forgets the receive maximum when it resumes a session.
-        """
-        return sum(inbox.bytes for inbox in self._inboxes) > READ_AHEAD_BYTES
+        return None if self._stream is None else self._stream.socket
 
     @property
     def wants_write(self) -> bool:
@@ -169,7 +163,7 @@ class BrokerLink:
 
     def due_ns(self) -> int | None:
         """When ``receive`` must be called without new input."""
-        if self._stream is not None and self._stream.has_more and not self._is_full:
+        if self._stream is not None and self._stream.has_more:
             return self._mono_ns()
         if not self.is_up:
             return self._retry_ns if self._retry_ns is not None else self._deadline_ns
@@ -310,6 +304,7 @@ class BrokerLink:
                 self._read(self._stream)
                 self._keep_alive()
                 self._ask_for_filters()
+                self._fetch()
         except Unreadable as error:
             self._part(error.code)
             self._lose(error)
@@ -366,9 +361,6 @@ class BrokerLink:
             raise StreamLost(f"no welcome within {GREETING_NS // NS} s")
 
     def _read(self, stream: StreamSocket) -> None:
-        if self._is_full:
-            self._heard_ns, self._pinged = self._mono_ns(), False  # it is us who do not listen; it must hear us still
-            return
         data = stream.receive()
         if not data:
             self._check_deadline()
@@ -376,7 +368,18 @@ class BrokerLink:
         now = self._heard_ns = self._mono_ns()
         self._pinged = False
         self._stamp = (self._wall_ns(), now)
+        # It should not come to this, but mosquitto 2.0.11 forgets the receive maximum when it resumes a session. To stop
+        # reading would not do: what confirms our answers comes behind it, and without that no line takes more.
+        self._leaves = self._leaves or sum(inbox.bytes for inbox in self._inboxes) > READ_AHEAD_BYTES
         self._dialect.read(data)
+
+    def _fetch(self) -> None:
+        """Once the lines have taken all that there was room for, have the broker send the rest: on a new connection."""
+        if self._leaves and self.is_up and not any(map(len, self._inboxes)):
+            self._part(NORMAL)
+            self._drop_stream()
+            self._retry_ns = self._mono_ns()
+            self._status = f"connecting to {self._place} for the rest of what it keeps for us"
 
     # What the dialect tells.
 
@@ -395,6 +398,8 @@ class BrokerLink:
         self, topic: str, payload: bytes, packet_id: int, *, again: bool, retained: bool, by: Sequence[int] = ()
     ) -> None:
         """Put a message into the inboxes that want it."""
+        if packet_id and self._leaves:
+            return
         if packet_id in self._by_id:
             return  # EMQX sends what is not acknowledged again on the same connection; we have it
         mark = 0
@@ -443,7 +448,8 @@ class BrokerLink:
     def dismissed(self, code: int, told: str | None) -> None:
         """Give up a connection that the broker ends. Raises StreamLost."""
         self._rival = self._rival or code == TAKEN_OVER
-        raise Known(f"it ended the connection: {words_of(code, told)}")
+        ended = ShuttingDown if code == SHUTTING_DOWN else Known
+        raise ended(f"it ended the connection: {words_of(code, told)}")
 
     def welcomed(self, welcome: Welcome) -> None:
         """Begin to work, or give up for now. Raises StreamLost for a refusal."""
@@ -468,6 +474,9 @@ class BrokerLink:
         self._flights = {one: flight for one, flight in self._flights.items() if id(flight.sent) not in anew}
         self._unsent.extend(self._flights)
         self._has_session = welcome.has_session
+        if welcome.has_session:
+            for inbox in self._inboxes:
+                inbox.shorten(self._target.receive_maximum)
         self._says_filters = welcome.says_filters
         for _ in range(min(len(self._unsent), self._broker_receives)):
             self._resend(self._unsent.popleft())
@@ -572,8 +581,10 @@ class BrokerLink:
         refused = isinstance(why, Refusal)
         if self._is_greeted and not self.is_up and not refused:
             self._unanswered += 1
-        # A broker that restarts again and again cannot be reached in between; where a rival takes over, it always can.
-        if self.is_up:
+        # A broker that restarts again and again says so, or cannot be reached in between; a rival's always can.
+        if isinstance(why, ShuttingDown):
+            self._short_lives = 0
+        elif self.is_up:
             self._short_lives = self._short_lives + 1 if now - self._up_since_ns < SHORT_LIFE_NS else 0
         elif not self._addresses:
             self._short_lives = 0
@@ -613,7 +624,7 @@ class BrokerLink:
         if self._stream is not None:
             self._stream.close()
         self._stream = None
-        self.is_up = self._is_greeted = self._pinged = False
+        self.is_up = self._is_greeted = self._pinged = self._leaves = False
         self._out.clear()
         self._unacked.clear()
         self._by_id.clear()

@@ -9,6 +9,7 @@ REFUSED = 0x80
 """From here on a reason code, MQTT 5's in every version, is a refusal."""
 MALFORMED = 0x81
 WRONG_VERSION = 0x84
+SHUTTING_DOWN = 0x8B
 TAKEN_OVER = 0x8E
 TOO_LARGE = 0x95
 NOBODY_LISTENS = 0x10
@@ -59,6 +60,10 @@ class Refusal(StreamLost):
 
 class Known(StreamLost):
     """The connection was ended for a reason that is known, so nobody else has to be suspected."""
+
+
+class ShuttingDown(Known):
+    """The broker ended the connection since it stops, and may be there again soon."""
 
 
 class Unreadable(Known):

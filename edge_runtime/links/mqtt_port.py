@@ -70,6 +70,13 @@ class Inbox:
         self.bytes -= len(message.payload) + len(message.topic) + MESSAGE_COST_BYTES
         return message
 
+    def shorten(self, count: int) -> None:
+        """Forget what waits behind the oldest ``count`` and comes again: more than that would not be known again."""
+        if len(self._messages) > count:
+            kept = [one for at, one in enumerate(self._messages) if at < count or not one.mark]
+            self._messages = deque(kept)
+            self.bytes = sum(len(one.payload) + len(one.topic) + MESSAGE_COST_BYTES for one in kept)
+
     def clear(self) -> None:
         """Forget what waits: the broker still has what was not acknowledged."""
         self._messages.clear()

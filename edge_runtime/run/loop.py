@@ -1,5 +1,6 @@
 """The one loop that turns the lanes of a process; it waits for bytes and due times, and polls nothing."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
@@ -28,7 +29,7 @@ class Loop:
         mono_ns: Callable[[], int],
         link: MqttLink | None = None,
     ) -> None:
-        self._lanes = tuple(lanes)
+        self._lanes = deque(lanes)
         self._every_tick = every_tick
         self._mono_ns = mono_ns
         self._link = link
@@ -88,6 +89,8 @@ class Loop:
         """Read, turn every lane, send: whether a lane had anything to do."""
         if self._link is not None:
             self._link.receive()
+            # Who comes first takes what room a slow broker leaves for answers: each line comes first in its turn.
+            self._lanes.rotate(-1)
         busy = [lane.turn() for lane in self._lanes]
         if self._link is not None:
             self._link.send()

@@ -26,11 +26,11 @@ from mqtt5 import (
     SubscribePacket,
 )
 
-from edge_runtime.links.broker_link import READ_AHEAD_BYTES, BrokerLink
+from edge_runtime.links import broker_link as module
+from edge_runtime.links.broker_link import BrokerLink
 from edge_runtime.links.mqtt5_link import Mqtt5
 from edge_runtime.links.mqtt_dialect import Target
 from edge_runtime.links.mqtt_port import INBOX_BYTES, TooLarge
-from edge_runtime.links.stream_socket import StreamSocket
 from edge_runtime.sources.mqtt_topic import MqttTopicSource
 from edge_runtime.spec.source import MqttSource
 from tests.rig.broker import free_port
@@ -686,20 +686,57 @@ def test_what_comes_again_on_the_same_connection_is_acknowledged_once(rig):
     assert [one.packet_id for one in rig.heard(PubAckPacket, 3)] == [1, 2, 3]
 
 
-def test_a_full_inbox_is_waited_for_and_the_broker_hears_of_us_meanwhile(rig, monkeypatch):
-    """A disk is full, the line takes nothing more: no busy loop over what TLS holds, and no keepalive missed."""
+def test_confirmations_are_heard_behind_more_than_the_inboxes_hold(rig, monkeypatch):
+    """mosquitto 2.0.11 sends a whole queue at once; what there is no room for is left to it, and fetched later."""
+    monkeypatch.setattr(module, "READ_AHEAD_BYTES", 1000)
     rig.welcomed()
-    rig.heard(SubscribePacket)
-    rig.inbox.bytes = READ_AHEAD_BYTES + 1
-    for _ in range(3):
-        rig.clock.advance(10)
+    sent = rig.link.publish("out", b"answer", qos=1, retain=False)
+    packet_id = rig.heard(PublishPacket).packet_id
+    for number in range(1, 10):
+        rig.broker.send(sample(number, b"%d" % number))
         rig.turn()
-        assert isinstance(rig.heard(PingReqPacket), PingReqPacket)
-        assert rig.link.due_ns() > rig.clock.mono_ns()
-    monkeypatch.setattr(StreamSocket, "has_more", True)
-    assert rig.link.due_ns() > rig.clock.mono_ns()
-    rig.inbox.bytes = 0
-    assert rig.link.due_ns() == rig.clock.mono_ns()
+    rig.until(lambda: len(rig.inbox) >= 3, "as many as there is room for")
+    rig.broker.send(PubAckPacket(packet_id))
+    rig.until(lambda: sent.done, "the confirmation")
+    assert len(rig.inbox) == 3
+    assert rig.link.is_up
+    for number in range(1, 4):
+        message = rig.inbox.take()
+        assert message.payload == b"%d" % number
+        rig.link.acknowledge(message)
+    assert [one.packet_id for one in rig.heard(PubAckPacket, 3)] == [1, 2, 3]
+    rig.welcomed(session_present=True)
+    assert "another client" not in rig.link.status()
+    rig.broker.send(sample(4, b"4", duplicate=True))
+    rig.until(lambda: len(rig.inbox) == 1, "the rest")
+    assert rig.inbox.take().payload == b"4"
+
+
+def test_what_waits_and_comes_again_is_forgotten_beyond_what_is_known_again(rig):
+    """Else thousands were taken twice: a line knows the last 1,024 messages again."""
+    rig.welcomed()
+    for number in range(1, 51):
+        rig.broker.send(sample(number, b"%d" % number))
+    rig.until(lambda: len(rig.inbox) == 50, "the messages")
+    rig.broker.hang_up()
+    rig.lost()
+    rig.clock.advance(1)
+    rig.welcomed(session_present=True)
+    assert len(rig.inbox) == 20
+    assert [rig.inbox.take().payload for _ in range(20)] == [b"%d" % number for number in range(1, 21)]
+    assert rig.inbox.bytes == 0
+
+
+def test_what_waits_is_kept_where_the_broker_has_forgotten_us(rig):
+    rig.welcomed()
+    for number in range(1, 51):
+        rig.broker.send(sample(number, b"%d" % number))
+    rig.until(lambda: len(rig.inbox) == 50, "the messages")
+    rig.broker.hang_up()
+    rig.lost()
+    rig.clock.advance(1)
+    rig.welcomed(session_present=False)
+    assert len(rig.inbox) == 50
 
 
 def test_a_status_the_broker_does_not_take_is_told_and_not_waited_for(rig):
@@ -745,6 +782,17 @@ def test_a_broker_that_says_why_it_parts_is_no_rival_and_not_stormed(rig):
         if turn < 2:
             rig.clock.advance(1.1)
     assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 == 5.0
+
+
+def test_a_broker_that_restarts_again_and_again_is_come_back_to_at_once(rig):
+    """A restart in less than our first wait: as soon as it is asked, it is there again."""
+    for _ in range(5):
+        rig.welcomed()
+        rig.broker.send(DisconnectPacket(reason_code=DisconnectReasonCode.SERVER_SHUTTING_DOWN))
+        rig.lost()
+        assert "another client" not in rig.link.status()
+        assert (rig.link.due_ns() - rig.clock.mono_ns()) / 1e9 <= 1.0
+        rig.clock.advance(1.0)
 
 
 def test_behind_a_line_that_waits_another_takes_no_more_than_is_known_again():

@@ -128,8 +128,14 @@ def answers(data: bytes) -> list[dict]:
 
 def ledger(folder: Path) -> dict:
     """The ledger of the one line, as the program's status file says it."""
+    (book,) = ledgers(folder).values()
+    return book
+
+
+def ledgers(folder: Path) -> dict[str, dict]:
+    """The ledger of each line by its name, as the program's status file says it."""
     (path,) = folder.glob("runtime/**/status.json")
-    return json.loads(path.read_text())["lines"][0]["ledger"]
+    return {line["name"]: line["ledger"] for line in json.loads(path.read_text())["lines"]}
 
 
 def refused(folder: Path) -> list[dict]:

@@ -1,4 +1,4 @@
-"""Certificates for a broker and a device of a test, made by openssl; good for thirty days, but for one."""
+"""An authority of the test's own and what it has signed, made with openssl; nothing of it outlives the test."""
 
 import subprocess
 from pathlib import Path

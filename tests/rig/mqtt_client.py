@@ -51,6 +51,11 @@ class Client:
         """Publish with QoS 1 and do not wait."""
         return self._client.publish(topic, payload, qos=1)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker has said welcome and was not lost since, as far as paho knows."""
+        return bool(self._client.is_connected())
+
     def until(self, happened: Any, what: str, patience_s: float = PATIENCE_S) -> None:
         """Return once ``happened()``, asked at each message. Raises TimeoutError."""
         deadline = time.monotonic() + patience_s

@@ -38,6 +38,15 @@ class PtyDevice:
             with contextlib.suppress(BlockingIOError):
                 sent += os.write(fd, data[sent : sent + 1024])
 
+    def offer(self, data: bytes) -> bool:
+        """Send ``data`` if all of it has room now; else, and while unplugged, it is lost, as on a wire. Whether it went."""
+        if self._device_fd is None:
+            return False
+        try:
+            return os.write(self._device_fd, data) == len(data)
+        except BlockingIOError:
+            return False
+
     def play(self, data: bytes, splits: Iterable[int]) -> None:
         """Send ``data`` in as many writes as ``splits`` (ascending offsets) cut it into."""
         start = 0

@@ -98,3 +98,27 @@ def test_a_stop_before_the_start_is_kept():
 def test_a_stop_takes_less_than_three_seconds_whatever_the_broker_does():
     """A broker that hangs is waited for twice: for the answers on their way, and for the farewell."""
     assert SETTLE_NS + FAREWELL_NS <= 2_500_000_000
+
+
+def test_each_line_comes_first_in_its_turn():
+    """Where a broker takes 20 answers at a time, whoever comes first takes the 20 places as they get free."""
+    order = []
+
+    class Named(Lane):
+        def __init__(self, name):
+            super().__init__([], 0)
+            self.name = name
+
+        def turn(self):
+            order.append(self.name)
+            if len(order) == 9:
+                loop.stop()
+            return True
+
+    link = SimpleNamespace(
+        socket=None, wants_write=False, due_ns=lambda: None,
+        start=lambda _wake: None, receive=lambda: None, send=lambda: None,
+    )  # fmt: skip
+    loop = Loop([Named(name) for name in "abc"], lambda: None, time.monotonic_ns, link)
+    loop.run()
+    assert sorted(order[0:9:3]) == ["a", "b", "c"]

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from edge_runtime.links.broker_link import READ_AHEAD_BYTES
+from edge_runtime.run.lane import WAITING_ANSWERS
 from tests.proof.mqtt_kills import BROKER
 from tests.rig.broker import Broker, free_port
 from tests.rig.bundles import DEWPOINT, FROST
+from tests.rig.certificates import make_certificates
 from tests.rig.mqtt_client import Client
 from tests.rig.program import run_program, start_program
 
@@ -216,6 +219,73 @@ def test_an_outage_loses_nothing_that_was_taken(tmp_path, how, protocol):
             assert given["published"] == given["due"] == book["counts"]["samples"]["accepted"]
             # What a broker had not saved when it was killed is lost by it, whatever it had confirmed.
             assert given["due"] == 201 if how == "term" else 150 < given["due"] <= 201
+
+
+TLS = """listener {{port}} 127.0.0.1
+listener {secure} 127.0.0.1
+cafile {keys}/ca.pem
+certfile {keys}/used.pem
+keyfile {keys}/server.key
+"""
+
+
+def test_a_certificate_that_runs_out_costs_nothing_once_it_is_renewed(tmp_path, protocol):
+    """Meanwhile the status says what is wrong, samples wait at the broker, and the line goes on serving."""
+    keys, secure = make_certificates(tmp_path / "keys"), free_port()
+
+    def use(name):
+        (keys / "used.pem").write_bytes((keys / f"{name}.pem").read_bytes())
+
+    def told():
+        return next(tmp_path.glob("run/**/status.json")).read_text()
+
+    use("server")
+    tls = f', tls = {{ ca = "{keys}/ca.pem", server_name = "localhost" }}'
+    with Broker(tmp_path / "mosquitto", BROKER + TLS.format(secure=secure, keys=keys)) as broker:
+        device(tmp_path, secure, broker=tls, protocol=protocol)
+        with Client(broker.port, OUT, STATUS) as client:
+            with Program(tmp_path):
+                client.until(lambda: online(client), "the first status")
+                client.publish("in/a/reading", reading(0))
+                client.until(lambda: client.payloads(OUT), "the first answer")
+                broker.term()
+                use("old")
+                broker.start()
+                client.until(lambda: "is the clock of this machine right?" in told(), "a word about it")
+                client.until(lambda: client.is_connected, "the client's own connection")
+                for second in range(1, 101):
+                    client.publish("in/a/reading", reading(second))
+                assert len(client.payloads(OUT)) == 1
+                broker.term()
+                use("server")
+                broker.start()
+                client.until(lambda: len(client.payloads(OUT)) >= 101, "the other answers", 40)
+            book = counts(tmp_path)
+    assert book["adds_up"]
+    assert book["counts"]["answers"]["published"] == book["counts"]["samples"]["accepted"] == 101
+    assert len({json.loads(one)["id"] for one in client.payloads(OUT)}) == 101
+
+
+@pytest.mark.long
+def test_a_queue_longer_than_there_is_room_for_is_answered_to_its_end(tmp_path, broker, protocol):
+    """mosquitto sends all of it at once, and what confirms our answers behind it."""
+    device(tmp_path, broker.port, protocol=protocol)
+    text = (tmp_path / "device.toml").read_text().replace("max_bytes = 200", "max_bytes = 4096")
+    (tmp_path / "device.toml").write_text(text)
+    count = WAITING_ANSWERS + READ_AHEAD_BYTES // 3000 + 1000
+    padding = b', "more": "%b"}' % (b"x" * 3000)
+    with Client(broker.port, OUT, STATUS) as client:
+        with Program(tmp_path):
+            client.until(lambda: online(client), "the first status")
+        for second in range(count):
+            last = client.publish_later("in/a/reading", reading(second)[:-1] + padding)
+        last.wait_for_publish(60)
+        with Program(tmp_path):
+            client.until(lambda: len(client.payloads(OUT)) >= count, "all answers", 60)
+        book = counts(tmp_path)
+    assert book["adds_up"]
+    assert book["counts"]["answers"]["published"] == book["counts"]["samples"]["accepted"] == count
+    assert len({json.loads(one)["id"] for one in client.payloads(OUT)}) == count
 
 
 def test_without_a_broker_it_boots_and_connects_when_one_comes(tmp_path, protocol):
