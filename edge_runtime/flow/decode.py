@@ -16,11 +16,12 @@ from edge_runtime.spec.binding import (
     JsonDecode,
     NmeaDecode,
     SenmlDecode,
+    SparkplugDecode,
     StructDecode,
 )
 
 
-def make_decoder(
+def make_decoder(  # noqa: PLR0911 (one exit per format)
     decode: Decode, channels: Mapping[str, ChannelBinding], files: Mapping[str, NumberFiles] | None = None
 ) -> Decoder:
     """Resolve columns, pointers and patterns once; values come in the order of ``channels``.
@@ -41,4 +42,8 @@ def make_decoder(
         from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
 
         return SenmlDecoder(decode, channels)
+    if isinstance(decode, SparkplugDecode):
+        from edge_runtime.flow.decode_sparkplug import SparkplugDecoder  # noqa: PLC0415 -- for who has such nodes
+
+        return SparkplugDecoder(decode, channels)
     return PatternDecoder(decode, channels, files or {})

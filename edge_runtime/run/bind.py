@@ -39,7 +39,6 @@ from edge_runtime.spec.source import MqttSource
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
-_BYTES: Final = {"struct", "senml+cbor"}
 _STANDARD_INPUT: Final = "-"
 _RETAINED: Final = "the broker had kept it: run takes no such message, unless source.retained says accept"
 _NOTHING: Final = "nothing to judge; of a recording the first line after each opening is passed over, as run does"
@@ -199,7 +198,7 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     number = 0
     framer = make_framing(line.framing, line.decode.encoding)
     drops = isinstance(line.source, MqttSource) and line.source.retained == "refuse"
-    for number, payload in enumerate(payloads(file, framer, is_text=line.decode.format not in _BYTES), 1):
+    for number, payload in enumerate(payloads(file, framer, is_text=not line.takes_bytes), 1):
         absent_fields = binding.absent(payload.frame)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns):

@@ -24,12 +24,14 @@ from edge_runtime.sinks.dead_letters import DeadLetters
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source, Wake
+from edge_runtime.spec.binding import SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
 from edge_runtime.spec.source import MqttSource
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
+    from edge_runtime.run.rebirths import Rebirths
     from edge_runtime.spec.reading import Rejection
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
@@ -77,10 +79,22 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        self.source: Source = make_source(config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link)
-        self._ages = self.source.live and not event_time
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
+        decoder = make_decoder(config.decode, bound, file_channels(channels, bound, folder))
+        self._rebirths: Rebirths | None = None
+        framed = None
+        if isinstance(config.decode, SparkplugDecode):
+            from edge_runtime.flow import sparkplug  # noqa: PLC0415
+            from edge_runtime.run import rebirths  # noqa: PLC0415
+
+            framed = sparkplug.framed
+            asked = link if config.decode.rebirth == "ask" else None
+            self._rebirths = rebirths.Rebirths(decoder, asked, wall_ns=wall_ns, mono_ns=mono_ns)
+        self.source: Source = make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, framed=framed
+        )
+        self._ages = self.source.live and not event_time
         self.line = Line(
             name=config.name,
             model=ready.model,
@@ -88,7 +102,7 @@ class Lane:
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if isinstance(config.source, MqttSource)
             else make_framing(config.framing, config.decode.encoding),
-            decoder=make_decoder(config.decode, bound, file_channels(channels, bound, folder)),
+            decoder=decoder,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
@@ -322,6 +336,10 @@ class Lane:
             self.line.feed(chunk.data, chunk.time_ns, None)
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
+        if self._rebirths is not None:
+            self._rebirths.ask()
+            if self._rebirths.is_dark:
+                self._fresh_until_ns = 0
 
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)

@@ -21,11 +21,13 @@ def make_source(
     mono_ns: Callable[[], int],
     folder: Path = Path(),
     link: MqttLink | None = None,
+    framed: Callable[[str, bytes], bytes] | None = None,
 ) -> Source:
     """Make the source that ``spec`` describes, not yet started.
 
     The clocks count nanoseconds; ``folder`` is where a relative path begins; ``link`` is the broker's, for those that
-    read it: their topics have their variables filled in. Raises TypeError for one that reads it and was given none.
+    read it: their topics have their variables filled in, and ``framed`` is what makes a chunk of topic and payload where the
+    payload alone is not enough. Raises TypeError for one that reads it and was given none.
     """
     match spec:
         case SerialSource():
@@ -39,4 +41,4 @@ def make_source(
         case MqttSource():
             if link is None:
                 raise TypeError("a source of MQTT messages needs the link to its broker")
-            return MqttTopicSource(spec, link)
+            return MqttTopicSource(spec, link, framed=framed)

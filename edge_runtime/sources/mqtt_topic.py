@@ -1,6 +1,7 @@
 """Messages of a broker's topics as a source, one message a chunk; it connects nothing: the link is the process's."""
 
 from collections import deque
+from collections.abc import Callable
 
 from edge_runtime.links.mqtt_port import Message, MqttLink
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
@@ -20,11 +21,15 @@ class MqttTopicSource:
     live = True
     ended = False
 
-    def __init__(self, spec: MqttSource, link: MqttLink) -> None:
+    def __init__(
+        self, spec: MqttSource, link: MqttLink, *, framed: Callable[[str, bytes], bytes] | None = None
+    ) -> None:
+        """``framed`` makes a chunk of topic and payload, where the payload alone does not say what it is."""
         self.name = f"mqtt {', '.join(spec.topics)}"
         self.can_wait = self.redelivers = spec.qos == 1
         self._spec = spec
         self._link = link
+        self._framed = framed
         self._inbox = link.subscribe(spec.topics, qos=spec.qos, retained=spec.retained == "accept")
         self._position = 0
         self._lost = 0
@@ -71,7 +76,7 @@ class MqttTopicSource:
                 continue
             chunks.append(
                 Chunk(
-                    message.payload,
+                    message.payload if self._framed is None else self._framed(message.topic, message.payload),
                     message.time_ns,
                     message.mono_ns,
                     self._position,

@@ -1,11 +1,12 @@
 """What the integrator writes in device.toml: lines from a source through a bundle to sinks; it opens none of them."""
 
+import re
 from collections import Counter
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink
@@ -110,7 +111,7 @@ class LineConfig(BaseModel):
     @model_validator(mode="after")
     def _age_has_a_time(self) -> Self:
         """Refuse a limit that nothing would ever be held against."""
-        if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, SenmlDecode):
+        if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, _OWN_TIMES):
             raise ValueError("max_age_s without decode.time; a sample without a time of its own is new when it arrives")
         return self
 
@@ -136,10 +137,30 @@ class LineConfig(BaseModel):
                 raise ValueError("source.stream_level and decode.stream both name the stream; leave one out")
         return self
 
+    @model_validator(mode="after")
+    def _sparkplug_in_whole(self) -> Self:
+        """Refuse what would lose births, deaths or counts of Sparkplug, and its keys elsewhere."""
+        if not isinstance(self.decode, SparkplugDecode):
+            holds = next((name for name, one in self.channels.items() if one.when_absent == "last"), None)
+            if holds is not None:
+                raise ValueError(f'when_absent = "last" in channel {holds}; it belongs to decode "sparkplug"')
+            return self
+        if not isinstance(self.source, MqttSource):
+            raise ValueError('decode "sparkplug" with a source that has no topics; it belongs to kind = "mqtt"')  # noqa: TRY004
+        for topic in self.source.topics:
+            if not _ALL_OF_SPARKPLUG.fullmatch(topic):
+                raise ValueError(
+                    f'source topic {topic!r} with decode "sparkplug"; write spBv1.0/GROUP/+/NODE/# (or fewer levels before'
+                    " #): births, deaths and the count of messages stand under other topics than data"
+                )
+        if self.source.stream_level is not None:
+            raise ValueError('stream_level with decode "sparkplug"; each node, or device, is a stream by itself')
+        return self
+
     @property
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
-        return self.decode.format in {"struct", "senml+cbor"}
+        return self.decode.format in {"struct", "senml+cbor", "sparkplug"}
 
     @property
     def uses_broker(self) -> bool:
@@ -209,6 +230,10 @@ class DeviceConfig(BaseModel):
                         f"framing.max_bytes of line {line.name} above broker.max_packet_bytes, {most}; lower it"
                     )
         return self
+
+
+_OWN_TIMES = (SenmlDecode, SparkplugDecode)
+_ALL_OF_SPARKPLUG = re.compile(r"spBv1\.0(/[^/#]+(/\+(/[^/#]+)?)?)?/#")
 
 
 def _of_a_pack(channel: ChannelBinding) -> ChannelBinding:
