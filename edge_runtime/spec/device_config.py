@@ -14,6 +14,9 @@ from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardI
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
+BIRTH_BYTES = 65_536
+"""Longest message of Sparkplug, where framing.max_bytes does not say."""
+
 CONFIG_SCHEMA: Literal["edge-runtime/device/1"] = "edge-runtime/device/1"
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -92,6 +95,13 @@ class LineConfig(BaseModel):
         if not isinstance(self.decode, SenmlDecode):
             return self
         return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
+
+    @model_validator(mode="after")
+    def _room_for_births(self) -> Self:
+        """A birth of Sparkplug tells everything of a node: some 35 bytes a metric."""
+        if not isinstance(self.decode, SparkplugDecode) or "max_bytes" in self.framing.model_fields_set:
+            return self
+        return self.model_copy(update={"framing": self.framing.model_copy(update={"max_bytes": BIRTH_BYTES})})
 
     @model_validator(mode="after")
     def _framing_suits(self) -> Self:
