@@ -182,8 +182,8 @@ class SparkplugDecoder(Decoder):
         return self._readings(topic, birth, sorted(samples.values(), key=lambda one: one.time_ns or 0))
 
     def _hold(self, source: str, name: str, time_ns: int | None, found: "_Found | Rejection") -> None:
-        """Keep what is good; what is not ends what was kept, for the sender has news of it."""
-        if isinstance(found, Rejection) or found.value is None:
+        """Keep what is good, a null too; what is not ends what was kept, for the sender has news of it."""
+        if isinstance(found, Rejection):
             self._held.forget(source, name)
         elif time_ns is None:
             raise ValueError("a metric without a time, of which no age can be told")

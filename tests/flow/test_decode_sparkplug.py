@@ -490,6 +490,13 @@ def test_last_values_end_with_their_birth() -> None:
     assert node.say("DDATA", sent(61.0, 2)).values == (None, 61.0)
 
 
+def test_a_birth_that_lacks_a_metric_ends_its_last_value_too() -> None:
+    node = Sender(decoder(channel=LAST))
+    node.born()
+    refused(node.born(metric(20.0, name="t", alias=1, at=T0)), "missing_field")
+    assert node.say("DDATA", sent(21.0)).values == (21.0, None)
+
+
 def test_a_value_of_no_time_has_no_age() -> None:
     node = Sender(decoder("t", channel=LAST))
     node.say("NBIRTH")
