@@ -1,6 +1,7 @@
 """The wire format of Protocol Buffers, one message deep at a time; it knows no message and follows no nesting by itself."""
 
 from collections.abc import Iterator
+from struct import pack
 from typing import Final
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -62,6 +63,11 @@ def bytes_field(number: int, value: bytes | str) -> bytes:
     """Write text, bytes, or a message within the message."""
     data = value.encode() if isinstance(value, str) else value
     return _written(number << 3 | BYTES) + _written(len(data)) + data
+
+
+def double_field(number: int, value: float) -> bytes:
+    """Write a number of eight bytes."""
+    return _written(number << 3 | FIXED64) + pack("<d", value)
 
 
 def _written(value: int) -> bytes:

@@ -229,6 +229,14 @@ def rebirth_command(timestamp_ms: int) -> bytes:
     return varint_field(1, timestamp_ms) + bytes_field(2, metric)
 
 
+def asks_rebirth(data: bytes) -> bool:
+    """Whether the payload of an NCMD asks for births; what cannot be read asks for nothing."""
+    try:
+        return any(one.name == REBIRTH and one.field == _BOOLEAN and one.raw for one in read_payload(data).metrics)
+    except ValueError:
+        return False
+
+
 def command_topic(node: str) -> str:
     """Where commands to ``node``, group/edge node, are sent."""
     group, edge = node.split("/")

@@ -126,6 +126,7 @@ class BrokerLink:
         self._refused_filters: dict[str, str] = {}
         self._granted: set[str] = set()
         self._subscribe_ns: int | None = None
+        self._greet_with: Callable[[], None] = lambda: None
         self._announcement: Callable[[], bytes] | None = None
         self._announced: Sent | None = None
         self._closed = False
@@ -238,6 +239,10 @@ class BrokerLink:
             done = self._unacked.popleft()
             del self._by_id[done[0]]
             self._dialect.acknowledge(done[0])
+
+    def greet(self, say: Callable[[], None]) -> None:
+        """Call ``say`` at every welcome, before anybody else can publish."""
+        self._greet_with = say
 
     def announce(self, make: Callable[[], bytes]) -> None:
         """Keep what ``make`` gives retained on the status topic."""
@@ -440,6 +445,7 @@ class BrokerLink:
         self._refused_filters.clear()
         self._subscribe_ns = now
         self._announced = None
+        self._greet_with()
         self._publish_announcement()
 
     @property
@@ -454,7 +460,8 @@ class BrokerLink:
         if self._announcement is not None and self._announced is None and self.is_up:
             try:
                 payload = self._announcement()
-                self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
+                topic, retain = self._target.status_topic, self._target.keeps_status
+                self._announced = self.publish(topic, payload, qos=1, retain=retain)
             except TooLarge as error:
                 self._announced = Sent()
                 self._announced.refusal = str(error)

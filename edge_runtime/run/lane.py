@@ -32,6 +32,7 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 
 if TYPE_CHECKING:
     from edge_runtime.run.rebirths import Rebirths
+    from edge_runtime.sinks.sparkplug_node import EdgeNode
     from edge_runtime.spec.reading import Rejection
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
@@ -72,6 +73,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        node: "EdgeNode | None" = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -106,7 +108,12 @@ class Lane:
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
         )
-        self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
+        self._sinks = tuple(
+            make_sink(
+                spec, folder, mono_ns=mono_ns, link=link, node=node, line=config.name, outputs=manifest.outputs
+            )
+            for spec in config.sink
+        )  # fmt: skip
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._suppress = make_suppress(config.publish, manifest.outputs)
         self._outbox = Outbox(self._sinks)

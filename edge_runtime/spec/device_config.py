@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
-from edge_runtime.spec.sink import MqttTopic, Publish, Sink
+from edge_runtime.spec.sink import MqttTopic, Publish, Sink, SparkplugDevice
 from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
@@ -175,7 +175,9 @@ class LineConfig(BaseModel):
     @property
     def uses_broker(self) -> bool:
         """Whether its source or a sink of it is the broker of the file."""
-        return isinstance(self.source, MqttSource) or any(isinstance(sink, MqttTopic) for sink in self.sink)
+        return isinstance(self.source, MqttSource) or any(
+            isinstance(sink, MqttTopic | SparkplugDevice) for sink in self.sink
+        )
 
 
 class SignatureConfig(BaseModel):
@@ -233,6 +235,11 @@ class DeviceConfig(BaseModel):
         if users and self.broker is None:
             raise ValueError(f'no [broker] with host = "...", which the topics of line {users[0].name} need')
         for line in users:
+            is_device = any(isinstance(sink, SparkplugDevice) for sink in line.sink)
+            if is_device and self.broker is not None and self.broker.sparkplug is None:
+                raise ValueError(
+                    f'no sparkplug = {{ group = "..." }} in [broker], whose devices the answers of line {line.name} are'
+                )
             if self.broker is not None and isinstance(line.source, MqttSource):
                 most = self.broker.max_packet_bytes
                 if line.framing.max_bytes > most:

@@ -1,11 +1,17 @@
 """`run` as a host of Sparkplug B at a real mosquitto: late, answered, with a loss and a death; the node is paho and protobuf."""
 
+import contextlib
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.sparkplug import framed
+from edge_runtime.spec.binding import ChannelBinding, SparkplugDecode
+from edge_runtime.spec.reading import Reading, Rejection
 from tests.proof.mqtt_kills import BROKER
 from tests.rig import sparkplug_pb as pb
 from tests.rig.broker import Broker
@@ -94,3 +100,103 @@ def test_a_late_joiner_asks_answers_and_notices_a_loss(tmp_path: Path, protocol:
         samples = counts(tmp_path)["counts"]["samples"]
         assert samples["rejected"] == {"no_birth": 2, "seq_gap": 1}
         assert (samples["received"], samples["accepted"]) == (6, 3)
+
+
+OUTGOING = """schema = "edge-runtime/device/1"
+state_dir = "state"
+[broker]
+host = "127.0.0.1"
+port = {port}
+device = "pump-7"
+protocol = "{protocol}"
+sparkplug = {{ group = "plant" }}
+[[line]]
+name = "dew"
+bundle = "{bundle}"
+source = {{ kind = "mqtt", topics = ["in/+/reading"], stream_level = 2 }}
+decode = {{ format = "json" }}
+sink = [{{ kind = "sparkplug" }}]
+[line.channels]
+air_temperature = {{ field = "t", unit = "Cel" }}
+relative_humidity = {{ field = "rh", unit = "%" }}
+station_pressure = {{ field = "p", unit = "hPa" }}
+"""
+READING = b'{"t": 21.5, "rh": 48, "p": 1009.5}'
+
+
+class Host(Client):
+    """A host application: what it has heard of the node, taken apart by protobuf."""
+
+    def heard(self, kind: str = "") -> list[Any]:
+        """(type, device, payload) of each message that the process or its broker sent, in order."""
+        found = []
+        for topic, data, retained in self.messages:
+            _, _, what, _, *device = topic.split("/")
+            assert not retained
+            if what != "NCMD" and kind in ("", what):
+                found.append((what, "".join(device), pb.parsed(data)))
+        return found
+
+    def until_heard(self, kind: str, count: int) -> Any:
+        self.until(lambda: len(self.heard(kind)) >= count, f"{kind} {count}")
+        return self.heard(kind)[count - 1][2]
+
+    def ask(self) -> None:
+        rebirth = metric(value=True, datatype=pb.BOOLEAN, name="Node Control/Rebirth", at=now())
+        self.publish_later("spBv1.0/plant/NCMD/pump-7", payload([rebirth], at=now()))
+
+
+def bd_seq(told: Any) -> int:
+    [found] = [one.long_value for one in told.metrics if one.name == "bdSeq"]
+    return int(found)
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_node_is_born_answers_is_born_again_and_dies(tmp_path: Path, protocol: str) -> None:
+    with Broker(tmp_path / "mosquitto", BROKER) as broker, Host(broker.port, "spBv1.0/plant/#") as host:
+        text = OUTGOING.format(port=broker.port, bundle=DEWPOINT, protocol=protocol)
+        (tmp_path / "device.toml").write_text(text)
+        with Program(tmp_path) as program:
+            first = host.until_heard("NBIRTH", 1)
+            assert first.seq == 0
+            host.publish("in/roof/reading", READING)
+            host.until_heard("DDATA", 1)
+            host.publish("in/roof/reading", READING)
+            host.until_heard("DDATA", 2)
+            assert [kind for kind, _, _ in host.heard()] == ["NBIRTH", "DBIRTH", "DDATA", "DDATA"]
+            assert [told.seq for _, _, told in host.heard()] == [0, 1, 2, 3]
+            assert {device for _, device, _ in host.heard()} == {"", "dew:roof"}
+            assert host.heard("DBIRTH")[0][2].metrics[0].properties.values[0].string_value == "Cel"
+            assert not host.heard("DDATA")[0][2].metrics[0].is_historical
+            host.ask()
+            assert bd_seq(host.until_heard("NBIRTH", 2)) == bd_seq(first)
+            host.until_heard("DBIRTH", 2)
+            assert _read_back(host) == 2
+            broker.kill()
+            broker.start()
+            # The birth of its next connection came perhaps before this host was there: then it has to ask, as hosts do.
+            while len(host.heard("NBIRTH")) == 2:
+                host.ask()
+                with contextlib.suppress(TimeoutError):
+                    host.until(lambda: len(host.heard("NBIRTH")) > 2, "a birth on the next connection", 1)
+            third = host.heard("NBIRTH")[-1][2]
+            assert bd_seq(third) != bd_seq(first)
+            program.process.kill()
+            program.process.communicate()
+            dead = host.until_heard("NDEATH", 1)
+            assert bd_seq(dead) == bd_seq(third)
+            assert not dead.HasField("seq")
+            program.process.returncode = 0
+        deaths, births = len(host.heard("NDEATH")), len(host.heard("NBIRTH"))
+        with Program(tmp_path):
+            host.until(lambda: len(host.heard("NBIRTH")) > births, "a birth")
+        assert bd_seq(host.until_heard("NDEATH", deaths + 1)) == bd_seq(host.heard("NBIRTH")[-1][2])
+
+
+def _read_back(host: Host) -> int:
+    """How many readings our own decoder makes of what the host has heard."""
+    channels = {"dew_point": ChannelBinding(field="dew_point", unit="Cel")}
+    decoder = make_decoder(SparkplugDecode(format="sparkplug"), channels)
+    found = [decoder.decode(framed(topic, data)) for topic, data, _ in host.messages]
+    assert not any(isinstance(one, Rejection) for one in found), found
+    return sum(isinstance(one, Reading) for one in found)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from edge_runtime.spec.binding import ChannelBinding
-from edge_runtime.spec.device_config import BIRTH_BYTES, LineConfig
+from edge_runtime.spec.device_config import BIRTH_BYTES, DeviceConfig, LineConfig
 
 
 def line(topic: str = "spBv1.0/plant/#", **more: Any) -> LineConfig:
@@ -80,3 +80,29 @@ def test_devices_are_named_or_all() -> None:
     with pytest.raises(ValidationError):
         line(decode={"format": "sparkplug", "of": []})
     assert line(decode={"format": "sparkplug", "of": ("a",)}).decode.of == ("a",)  # type: ignore[union-attr]
+
+
+def device(sink: dict[str, Any], **broker: Any) -> DeviceConfig:
+    one = line().model_dump(mode="json") | {
+        "source": {"kind": "stdin"}, "decode": {"format": "json"}, "framing": {"kind": "lines"}, "sink": [sink],
+    }  # fmt: skip
+    keys = {"schema": "edge-runtime/device/1", "broker": {"host": "b"} | broker, "line": [one]}
+    return DeviceConfig.model_validate(keys)
+
+
+def test_a_device_belongs_to_a_node() -> None:
+    made = device({"kind": "sparkplug"}, sparkplug={"group": "plant"})
+    assert made.line[0].uses_broker
+    assert made.line[0].sink[0].full_name == "sparkplug"
+    with pytest.raises(ValidationError, match=r'no sparkplug = \{ group = "..." \} in \[broker\]'):
+        device({"kind": "sparkplug"})
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        device({"kind": "sparkplug", "qos": 1}, sparkplug={"group": "plant"})
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "+", "a#", "x" * 101, "a\0"])
+def test_a_node_s_name_is_one_level_of_a_topic(name: str) -> None:
+    with pytest.raises(ValidationError):
+        device({"kind": "sparkplug"}, sparkplug={"group": name})
+    with pytest.raises(ValidationError):
+        device({"kind": "sparkplug"}, sparkplug={"group": "g", "edge": name})
