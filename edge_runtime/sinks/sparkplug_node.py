@@ -49,7 +49,6 @@ class EdgeNode:
     def will(self) -> LastWill:
         """What the broker is to say when the connection about to be made ends."""
         self._bd_seq = (self._bd_seq + 1) % (MAX_SEQ + 1)
-        self._is_told = False
         return LastWill(self._topic("NDEATH"), death(self._bd_seq, self._now_ms()), retain=False)
 
     def tell(self, device: str, shape: Shape, values: dict[str, Any], time_ms: int) -> bool:

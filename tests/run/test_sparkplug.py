@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,7 @@ def test_a_node_is_born_answers_is_born_again_and_dies(tmp_path: Path, protocol:
         with Program(tmp_path):
             host.until(lambda: len(host.heard("NBIRTH")) > births, "a birth")
         assert bd_seq(host.until_heard("NDEATH", deaths + 1)) == bd_seq(host.heard("NBIRTH")[-1][2])
+        assert re.search(r"Client edge\w{16}sp disconnected", broker.log)  # it said so itself, its will was not needed
 
 
 def _read_back(host: Host) -> int:

@@ -158,6 +158,9 @@ def test_what_is_older_than_the_connection_is_historical() -> None:
     rig.clock.advance(2)
     rig.deliver(("dew", 3.0, "c"))
     assert not rig.said[-1][2].metrics[0].is_historical
+    rig.deliver(("dew", 4.0, "late"), age_ms=2_001)
+    rig.connect()
+    assert rig.said[-1][2].metrics[0].double_value == 3.0  # the past is not what it stands at
 
 
 def test_what_does_not_leave_waits_and_the_count_has_no_hole() -> None:
@@ -170,6 +173,17 @@ def test_what_does_not_leave_waits_and_the_count_has_no_hole() -> None:
     rig.link.is_up = True
     assert rig.deliver(("dew", 2.0, "b"), ("other", 2.0, "c")) == 2
     assert list(seqs(rig)) == list(range(6))
+
+
+def test_a_device_whose_birth_does_not_fit_is_born_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    rig.connect()
+    with monkeypatch.context() as full:
+        full.setattr(rig.link, "publish", lambda *_, **__: None)
+        assert rig.deliver(("dew", 1.0, "a")) == 0
+    assert rig.deliver(("dew", 1.0, "a")) == 1
+    assert rig.kinds == ["NBIRTH", "DBIRTH dew", "DDATA dew"]
+    assert list(seqs(rig)) == [0, 1, 2]
 
 
 def test_births_that_do_not_fit_come_with_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
