@@ -129,7 +129,7 @@ class SparkplugDecoder(Decoder):
             name = metric.name
             if name is None or metric.alias in names or name in types:
                 raise ValueError(
-                    f"metric {name or 'without a name'}, alias {metric.alias}, one of them twice, in a birth"
+                    f"metric {quote(name)}, alias {metric.alias}: no name, or one of them twice, in a birth"
                 )
             if metric.alias is not None:
                 names[metric.alias] = name if name in self._bindings else None

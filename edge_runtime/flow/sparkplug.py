@@ -82,7 +82,7 @@ def read_topic(text: str) -> Topic | None:
     if levels[:2] == [NAMESPACE, "STATE"]:
         return None
     kind = levels[2] if len(levels) > 2 else ""  # noqa: PLR2004 -- namespace, group, type, edge node, device
-    is_whole = len(levels) == (5 if kind.startswith("D") else 4) and all(levels)
+    is_whole = len(levels) == (5 if kind.startswith("D") else 4) and all(levels) and text.isprintable()
     if levels[0] != NAMESPACE or kind not in _TYPES or not is_whole or "+" in text or "#" in text:
         raise ValueError(f"topic {text[:80]!r}")
     return Topic(kind, f"{levels[1]}/{levels[3]}", levels[4] if kind.startswith("D") else "")

@@ -319,10 +319,13 @@ def test_a_birth_that_lacks_a_bound_metric_says_which_it_has() -> None:
         (metric(1.0, alias=1),),
         (metric(1.0, name="t", alias=1), metric(1.0, name="h", alias=1)),
         (metric(1.0, name="t", alias=1), metric(1.0, name="t", alias=2)),
+        (metric(1.0, name="t", alias=1), metric(1.0, name="\x1b" * 9000, alias=1)),
     ],
 )
 def test_a_birth_that_contradicts_itself_is_refused(metrics: tuple[dict[str, Any], ...]) -> None:
-    refused(Sender(decoder()).born(*metrics), "bad_sparkplug", "in a birth")
+    found = refused(Sender(decoder()).born(*metrics), "bad_sparkplug", "in a birth")
+    assert len(str(found)) < 400
+    assert str(found).isprintable()
 
 
 # Deaths.
@@ -519,7 +522,7 @@ def test_states_and_commands_are_no_samples(topic: str) -> None:
 @pytest.mark.parametrize(
     "topic",
     ["", "a/b", "spAv1.0/p/NDATA/n", "spBv1.0/p/XDATA/n", "spBv1.0/p/NDATA/n/d", "spBv1.0/p/DDATA/n", "spBv1.0/p/NDATA/",
-     "spBv1.0/+/NDATA/n", "spBv1.0/p/NDATA/" + "n" * 300],
+     "spBv1.0/+/NDATA/n", "spBv1.0/p/NDATA/\x1b[2J", "spBv1.0/p/NDATA/" + "n" * 300],
 )  # fmt: skip
 def test_a_topic_of_another_kind_is_refused(topic: str) -> None:
     refused(
