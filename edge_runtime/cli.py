@@ -190,5 +190,6 @@ def _tell(failure: EdgeRuntimeError) -> int:
         from traceback import print_exc  # noqa: PLC0415 -- only asked for by who hunts a fault
 
         print_exc()
-    print(f"{_PROGRAM}: {failure}", file=sys.stderr)  # noqa: T201 -- the one line every failure gets
+    for one in (failure, *failure.others):
+        print(f"{_PROGRAM}: {one}", file=sys.stderr)  # noqa: T201 -- the one line every failure gets
     return failure.exit_code

@@ -67,7 +67,14 @@ COMMANDS: Final = (
         "boot, prove the bundle against its goldens, then serve the lines of a device file",
         "edge-runtime run --config /etc/edge-runtime/device.toml --exit-on-refusal",
         "edge_runtime.run.serve",
-        (_SERVED, Flag("--exit-on-refusal", "leave with an exit code when a bundle is refused, instead of staying up")),
+        (
+            _SERVED,
+            Flag(
+                "--exit-on-refusal",
+                "leave with an exit code when a bundle is refused, instead of staying up in ERROR;"
+                " where no line has a sensor (serial, mqtt) it always leaves",
+            ),
+        ),
     ),
     Command(
         "selftest",

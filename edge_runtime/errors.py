@@ -6,16 +6,20 @@ from typing import ClassVar
 class EdgeRuntimeError(Exception):
     """A failure that stops a command, told in one line: subject, found, expected, what to do.
 
-    ``exit_code`` follows sysexits.h, as docs/exit_codes.md lists.
+    ``exit_code`` follows sysexits.h, as docs/exit_codes.md lists. ``others`` are further mistakes found at the same time,
+    as those of one file are, each with a line of its own.
     """
 
     exit_code: ClassVar[int] = 70
 
-    def __init__(self, *, subject: str, found: str, expected: str, todo: str) -> None:
+    def __init__(
+        self, *, subject: str, found: str, expected: str, todo: str, others: "tuple[EdgeRuntimeError, ...]" = ()
+    ) -> None:
         self.subject = subject
         self.found = found
         self.expected = expected
         self.todo = todo
+        self.others = others
         super().__init__(subject, found, expected, todo)
 
     def __str__(self) -> str:
@@ -23,11 +27,18 @@ class EdgeRuntimeError(Exception):
         return " ".join(line.split())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.subject, self.found, self.expected, self.todo))
+        return (_rebuild, (type(self), self.subject, self.found, self.expected, self.todo, self.others))
 
 
-def _rebuild(kind: type[EdgeRuntimeError], subject: str, found: str, expected: str, todo: str) -> EdgeRuntimeError:
-    return kind(subject=subject, found=found, expected=expected, todo=todo)
+def _rebuild(
+    kind: type[EdgeRuntimeError],
+    subject: str,
+    found: str,
+    expected: str,
+    todo: str,
+    others: tuple[EdgeRuntimeError, ...],
+) -> EdgeRuntimeError:
+    return kind(subject=subject, found=found, expected=expected, todo=todo, others=others)
 
 
 class UsageError(EdgeRuntimeError):

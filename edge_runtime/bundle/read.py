@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Final, NoReturn
 
-from edge_runtime.bundle.names import require_names, shown
+from edge_runtime.bundle.names import SUMS_NAME, require_names, shown
 from edge_runtime.bundle.tar import read_tar
 from edge_runtime.errors import BundleError
 
@@ -104,6 +104,11 @@ def _read_file(path: Path, name: str, origin: str, max_bytes: int) -> bytes:
 
 
 def _read_archive(path: Path, origin: str, max_total_bytes: int, max_files: int) -> dict[str, bytes]:
+    if path.suffix != ".tar" and (path.parent / SUMS_NAME).is_file() and (path.parent / "manifest.json").is_file():
+        _refuse(origin, "a file of a bundle", "the bundle itself", f"name its folder, {path.parent}")
+    if path.suffix == ".onnx":
+        _refuse(origin, "a bare model", "a bundle, a folder or a .tar of it",
+                "make one of it with edge-runtime build, as docs/tutorial.md shows")  # fmt: skip
     try:
         _require_regular(path.lstat().st_mode, path.name, origin)
         with open(os.open(path, _FLAGS), "rb") as stream:  # noqa: PTH123 - pathlib takes no descriptor
@@ -130,6 +135,8 @@ def _changed(origin: str, name: str) -> NoReturn:
 def _unreadable(origin: str, what: str, error: Exception) -> NoReturn:
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     todo = "check the path and fetch the bundle again"
+    if isinstance(error, FileNotFoundError):
+        todo = "correct the path (in device.toml it begins in that file's folder), or make the bundle with edge-runtime build"
     if isinstance(error, PermissionError):
         todo = "let the user that runs edge-runtime read it: chmod -R u=rwX,go=rX on the bundle, or chown it"
     raise BundleError(

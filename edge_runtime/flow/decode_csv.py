@@ -1,6 +1,7 @@
 """One line of separated cells -> one Reading; quotes as in RFC 4180, and it never guesses which column is which."""
 
 import csv
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -18,6 +19,9 @@ _MOST_COLUMNS = 4096
 
 # The framing bounds a line; a quoted cell beside a picture in base64 must not be stopped by csv's own 131,072 characters.
 csv.field_size_limit(16_777_216)
+
+_SEPARATORS = (",", ";", "\t", "|")
+"""Those that senders use."""
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -111,8 +115,7 @@ class CsvDecoder(Decoder):
             found = f"columns {quote_names(columns)}"
             if field in index:
                 return Rejection("wrong_columns", subject, f"it twice in {found}", "it once")
-            todo = nearest(field, columns) or "correct the field's name in the binding or the sender's header"
-            return Rejection("wrong_columns", subject, found, "it among the columns", todo)
+            return Rejection("wrong_columns", subject, found, "it among the columns", self._instead(field, columns))
         for binding in self._channels.values():
             behind = len(columns) - index[binding.field]
             if binding.count is not None and behind < binding.count:
@@ -136,6 +139,15 @@ class CsvDecoder(Decoder):
             self._assemble_plain = made_with(plain, self._files)
         self._columns = columns
         return None
+
+    def _instead(self, field: str, columns: tuple[str, ...]) -> str:
+        """What to do about a header without ``field``."""
+        if self._decode.columns != "header":
+            return nearest(field, columns) or "add it to decode.columns, which name every cell of a row in order"
+        other = _other_separator(self._separator.join(columns), self._separator, lambda cells: field in cells)
+        if not other and not any(cell[:1].isalpha() for cell in columns):
+            return "this line is no header: where the sender gives none, list the names in order in decode.columns"
+        return other or nearest(field, columns) or "correct the field's name in the binding or the sender's header"
 
     def _seek_header(self, text: str) -> Rejection | None:
         cells = self._split_header(text)
@@ -185,7 +197,17 @@ class CsvDecoder(Decoder):
             "CSV row",
             f"{count} cells in {quote(text)}",
             f"{self._count} cells, separated by {self._separator!r}",
+            _other_separator(text, self._separator, lambda cells: len(cells) == self._count)
+            or ("" if self._decode.columns == "header" else "decode.columns must name every cell, bound or not"),
         )
+
+
+def _other_separator(text: str, separator: str, fits: Callable[[tuple[str, ...]], bool]) -> str:
+    """Say by which other separator ``text`` would fall into cells that fit, or nothing."""
+    for other in _SEPARATORS:
+        if other != separator and fits(_stripped(text.split(other, _MOST_COLUMNS))):
+            return f"its cells seem to stand between {other!r}: set decode.separator = {json.dumps(other)}"
+    return ""
 
 
 def _stripped(cells: list[str]) -> tuple[str, ...]:

@@ -23,11 +23,10 @@ from edge_runtime.flow.sparkplug import (
 from edge_runtime.flow.sparkplug_nodes import Birth, Nodes
 from edge_runtime.spec.binding import ChannelBinding, SparkplugDecode
 from edge_runtime.spec.reading import Pack, Reading, Rejection
-from edge_runtime.spec.units import UnitUnknown, Vocabulary, resolve
+from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve
 
 ENGINEERING_UNIT: Final = "engUnit"
 """The property by which most senders name a unit; the specification has none."""
-_VOCABULARIES: Final[tuple[Vocabulary, ...]] = ("ucum", "plain", "senml", "home-assistant")
 _QUALITIES: Final = {0: ", bad", 500: ", stale"}
 _LATEST_MS: Final = ((1 << 63) - 1) // 1_000_000
 
@@ -288,7 +287,7 @@ def _other_unit(name: str, binding: ChannelBinding, unit: str) -> Rejection | No
     if binding.unit is None or unit == binding.unit:
         return None
     meant = resolve(binding.unit, binding.vocabulary).code
-    for vocabulary in _VOCABULARIES:
+    for vocabulary in VOCABULARIES:
         try:
             if resolve(unit, vocabulary).code == meant:
                 return None

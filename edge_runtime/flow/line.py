@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,9 @@ def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
         full = f"stream {name[:40]!r}, one more than {most}"
         return Rejection("too_many_streams", "stream", full, "a known stream", "check decode.stream")
     return None
+
+
+_ARRIVAL: Final = "; the time of arrival counts here: if the samples carry their own, name its field in decode.time"
 
 
 class _Due(NamedTuple):
@@ -209,7 +212,7 @@ class Line:
         if self._rule.states:
             self._touched[name] = stream
         if stream.is_due:
-            self._window_due(stream, name, time_ns, reading.carry, mono_ns, raw)
+            self._window_due(stream, name, time_ns, reading, mono_ns, raw)
 
     def drop(self, count: int, reason: str) -> None:
         """Count samples that were lost before they could be judged."""
@@ -331,13 +334,14 @@ class Line:
         return stream
 
     def _window_due(
-        self, stream: Stream, name: str, time_ns: int, carry: Carry, mono_ns: int | None, raw: bytes
+        self, stream: Stream, name: str, time_ns: int, reading: Reading, mono_ns: int | None, raw: bytes
     ) -> None:
         self.ledger.due += 1
         if not stream.is_unbroken:
             self._refuse(
                 Rejection("gap", "window", stream.break_words, f"{self._rule.length} samples at the contract's pace",
-                          "answers come again once the window is whole"), name, raw,
+                          f"answers come again once the window is whole{_ARRIVAL if reading.time_ns is None else ''}"),
+                name, raw,
             )  # fmt: skip
             return
         if len(self._due) == len(self._windows):
@@ -345,7 +349,7 @@ class Line:
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag
-        self._due.append(_Due(stream, name, time_ns, flags, stuck, carry, mono_ns, raw))
+        self._due.append(_Due(stream, name, time_ns, flags, stuck, reading.carry, mono_ns, raw))
 
     def _is_waiting(self, stream: Stream) -> bool:
         """Whether a state of this stream has not been through the last call that is due; no batch holds two of one."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
-from edge_runtime.errors import EdgeRuntimeError, UsageError
+from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
 from edge_runtime.flow.model import Model
 from edge_runtime.run import checks, golden_checks
 from edge_runtime.run.trust import Trust
@@ -181,12 +181,14 @@ class _Trial:
         except EdgeRuntimeError as error:
             took = (time.perf_counter() - begun) * 1000
             found = f"{error.subject}: found {error.found}"
-            self.checks.append(Check(name, tier, "fail", found, error.expected, error.todo, took, error.exit_code))
+            hint = "; also ".join([error.todo, *map(str, error.others)])
+            self.checks.append(Check(name, tier, "fail", found, error.expected, hint, took, error.exit_code))
             return None
         except Exception as fault:  # noqa: BLE001 -- a check that breaks has not passed, and the others still run
             found = f"the check itself broke: {type(fault).__name__}: {fault}"
             todo = "do not use this bundle; report this with it, for it is a fault of ours as well"
-            self.checks.append(Check(name, tier, "fail", " ".join(found.split())[:300], "an outcome", todo))
+            code = InternalError.exit_code
+            self.checks.append(Check(name, tier, "fail", " ".join(found.split())[:300], "an outcome", todo, code=code))
             return None
         self.checks.append(Check(name, tier, "pass", measured, limit, "", (time.perf_counter() - begun) * 1000))
         return value

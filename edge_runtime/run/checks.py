@@ -25,6 +25,7 @@ from edge_runtime.flow.preprocess import make_preprocess
 from edge_runtime.run.trust import Trust, forged, who_signed
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
+from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resolve
 from edge_runtime.spec.variant import Variant
@@ -328,8 +329,26 @@ def bindings(
     for line, bound in lines.items():
         if sorted(bound) != sorted(names):
             raise _misnamed(line, names, bound)
-        by_line[line] = Contract(channels, bound).conversions
+        by_line[line] = _contract(channels, bound).conversions
     return Conversions(by_line), f"{', '.join(lines)} bound", "every channel converts"
+
+
+def _contract(channels: Sequence[Channel], bound: Mapping[str, ChannelBinding]) -> Contract:
+    """The contract of a line; raises for its first channel that does not fit, which holds those after it."""
+    try:
+        return Contract(channels, bound)
+    except ConfigurationError as first:
+        faults = [fault for channel in channels if (fault := _fault(channel, bound)) is not None]
+        first.others = tuple(fault for fault in faults if str(fault) != str(first))
+        raise
+
+
+def _fault(channel: Channel, bound: Mapping[str, ChannelBinding]) -> ConfigurationError | None:
+    try:
+        Contract((channel,), bound)
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 def _misnamed(line: str, names: Sequence[str], bound: Mapping[str, ChannelBinding]) -> ConfigurationError:

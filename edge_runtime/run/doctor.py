@@ -50,7 +50,7 @@ def examine(machine: Machine, config: Path | None) -> list[Finding]:
         look.memory(machine, profile),
         look.glibc(machine),
         look.clock(machine),
-        configured,
+        *configured,
         profiled,
         runtime,
         look_at_line.packages(__version__),
@@ -60,16 +60,18 @@ def examine(machine: Machine, config: Path | None) -> list[Finding]:
     ]
 
 
-def _configuration(config: Path | None) -> tuple[Finding, LoadedConfig | None]:
+def _configuration(config: Path | None) -> tuple[list[Finding], LoadedConfig | None]:
     if config is None:
-        return Finding("configuration", "skipped", "not checked: no --config given"), None
+        return [Finding("configuration", "skipped", "not checked: no --config given")], None
     try:
         loaded = load_config(config)
     except ConfigurationError as error:
-        text = f"{error.subject}: found {error.found}; expected {error.expected}"
-        return Finding("configuration", "fail", text, error.todo), None
+        return [
+            Finding("configuration", "fail", f"{one.subject}: found {one.found}; expected {one.expected}", one.todo)
+            for one in (error, *error.others)
+        ], None
     names = ", ".join(line.name for line in loaded.config.line)
-    return Finding("configuration", "ok", f"{config}, lines: {names}"), loaded
+    return [Finding("configuration", "ok", f"{config}, lines: {names}")], loaded
 
 
 def _profile(machine: Machine, loaded: LoadedConfig | None, *, known: bool) -> tuple[Finding, DeviceProfile | None]:

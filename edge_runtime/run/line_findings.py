@@ -86,7 +86,7 @@ def bindings(line: LineConfig, manifest: Manifest | None, today: dt.date, folder
         made, _, _ = checks.bindings(manifest, {line.name: line.channels}, inject=False)
         make_decoder(line.decode, line.channels, file_channels(manifest.channels, line.channels, folder))
     except EdgeRuntimeError as error:
-        return [_failed(subject, error)]
+        return [_failed(subject, one) for one in (error, *error.others)]
     words = made.by_line[line.name]
     refused = [text.partition(":")[0] for text in words if "undeclared" in text]
     finding = Finding(subject, "ok", f"{len(words)} bound; {'; '.join(text.partition(' (x *')[0] for text in words)}")

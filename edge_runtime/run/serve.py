@@ -136,12 +136,20 @@ class Service:
         failed = [check for report in refused for check in report.failures(REQUIRED)]
         first = failed[0]
         reason = f"{refused[0].bundle.get('path')}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
-        self._write("ERROR", reason, ready=False)
         self._notice.status(f"ERROR: {reason}")
-        if exit_on_refusal:
+        sensors = [f"{line.name} ({line.source.kind})" for line in self._loaded.config.line if not line.ends]
+        if exit_on_refusal or not sensors:
+            self._write("ERROR", reason, ready=False, stopped=True)
+            if not exit_on_refusal:
+                _say(
+                    f"publishing nothing and leaving with exit code {first.code}:"
+                    " no sensor stands behind any line, each source ends by itself"
+                )
             return first.code
+        self._write("ERROR", reason, ready=False)
         _say(
-            "staying up in ERROR and publishing nothing; edge-runtime status says why; --exit-on-refusal leaves instead"
+            f"staying up in ERROR and publishing nothing, so that edge-runtime status can say why: a sensor stands behind"
+            f" line {', '.join(sensors)}; Ctrl-C or SIGTERM ends it, and --exit-on-refusal leaves at once"
         )
 
         def every_tick() -> None:

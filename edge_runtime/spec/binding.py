@@ -250,7 +250,7 @@ class CsvDecode(BaseModel):
 
     format: Literal["csv"]
     columns: Literal["header"] | tuple[FieldName, ...] = Field(
-        description="'header': the first line names the columns, and so does any later line that repeats it; or the"
+        description="'header' where the first line names the columns, as any later line that repeats it does; or the"
         " names in order, where the sender gives none."
     )
     separator: str = Field(default=",", min_length=1, max_length=1, description="The one character between two cells.")

@@ -2,15 +2,27 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink, SparkplugDevice
-from edge_runtime.spec.source import MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.source import ENDING, MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -83,6 +95,22 @@ class LineConfig(BaseModel):
     publish: Publish = Field(default=Publish(), description="Which answers are told.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
+
+    @field_validator("channels")
+    @classmethod
+    def _known_units(cls, value: dict[str, ChannelBinding], info: ValidationInfo) -> dict[str, ChannelBinding]:
+        """Refuse every unit that no table knows; whether one converts is seen once the bundle is there."""
+        is_pack = isinstance(info.data.get("decode"), SenmlDecode)
+        unknown = [
+            InitErrorDetails(
+                type=PydanticCustomError("unknown_unit", "{words}", {"words": words}), loc=(name, *key), input=text
+            )
+            for name, binding in value.items()
+            for key, text, words in _unknown_units(_of_a_pack(binding) if is_pack else binding)
+        ]
+        if unknown:
+            raise ValidationError.from_exception_data("channels", unknown)
+        return value
 
     @field_validator("framing", mode="before")
     @classmethod
@@ -173,6 +201,11 @@ class LineConfig(BaseModel):
         return self.decode.format in {"struct", "senml+cbor", "sparkplug"}
 
     @property
+    def ends(self) -> bool:
+        """Whether its source ends by itself: no sensor stands behind it that goes on sending."""
+        return isinstance(self.source, ENDING)
+
+    @property
     def uses_broker(self) -> bool:
         """Whether its source or a sink of it is the broker of the file."""
         return isinstance(self.source, MqttSource) or any(
@@ -259,6 +292,21 @@ def _of_a_pack(channel: ChannelBinding) -> ChannelBinding:
     if not said & {"unit", "unit_field"}:
         written["unit_field"] = "u"
     return channel.model_copy(update=written)
+
+
+def _unknown_units(binding: ChannelBinding) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Each unit of a binding that its vocabulary does not have: the key, the text, and what was expected."""
+    written: list[tuple[tuple[str, ...], str | None]] = [(("unit",), binding.unit), (("grid_unit",), binding.grid_unit)]
+    written += [(("unit_map", word), unit) for word, unit in (binding.unit_map or {}).items()]
+    for key, text in written:
+        if text is None:
+            continue
+        try:
+            resolve(text, binding.vocabulary)
+        except UnitUnknown as error:
+            others = [name for name in VOCABULARIES if name != binding.vocabulary and text in spellings(name)]
+            or_declare = f", or vocabulary = {others[-1]!r} beside it" if others else ""
+            yield key, text, f"a unit of vocabulary {binding.vocabulary}: {error.hint}{or_declare}"
 
 
 def _once(what: str, names: list[str], todo: str) -> None:

@@ -164,4 +164,7 @@ class MqttSource(BaseModel):
     )
 
 
+ENDING = StandardInput, ReplaySource
+"""Sources that end by themselves: a person or a program has begun them and looks at how they end."""
+
 Source = Annotated[SerialSource | StandardInput | ReplaySource | MqttSource, Field(discriminator="kind")]

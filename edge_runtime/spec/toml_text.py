@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
@@ -14,8 +14,21 @@ from edge_runtime.errors import ConfigurationError
 MAX_TOML_BYTES = 1024 * 1024
 """Written by hand: a device file of a hundred lines is some 50 kB."""
 
+MAX_TOLD = 20
+"""Mistakes that are told at once: a screen of them."""
+
 # A mistyped key is also a missing one, and often the cause of what else is wrong, so it is told first.
 _TOLD_FIRST = ("extra_forbidden", "union_tag_invalid", "union_tag_not_found", "missing")
+# What those who do not write TOML every day overlook, by what the parser says first.
+_RULES = {
+    "invalid value": "a text stands between straight double quotes, true and false are lower case",
+    "expected newline": "one key = value a line, and the decimal mark is a point",
+    "expected '=' after": "write key = value, a key with blanks between double quotes",
+    "unescaped": "write each \\ twice, or the text between single quotes",
+}
+_UNKNOWN_KEY = "an unknown key"
+_NO_KEY = "no such key"
+_NOTHING = "nothing"
 _SHOWN_CHARACTERS = 60
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -35,7 +48,8 @@ def parse_toml(data: bytes, file: str) -> dict[str, Any]:
         _refuse(f"{file}, line {line}", f"byte 0x{data[error.start]:02x}", "UTF-8 text", "save it as UTF-8", error)
     except tomllib.TOMLDecodeError as error:
         reason, where = _split_position(str(error))
-        _refuse(f"{file}, {where}", reason, "TOML", "correct that line", error)
+        rule = next((f": {rule}" for begin, rule in _RULES.items() if reason.startswith(begin)), "")
+        _refuse(f"{file}, {where}", reason, "TOML", f"correct that line{rule}", error)
     except RecursionError as error:
         _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", error)
     if _holds_nul(read):  # only as an escape can it come this far; no path, name or text of ours may have one
@@ -54,17 +68,15 @@ def _holds_nul(value: object) -> bool:
 def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:
     """Make a ``model`` of what TOML said. Raises ConfigurationError for the mistake that explains most.
 
-    ``todo`` ends each message: where the keys are explained.
+    Its ``others`` are the further ones, at most ``MAX_TOLD`` in all. ``todo`` ends each message: where the keys are
+    explained.
     """
     try:
         # As JSON, strictly: "9600" is no number, while an array is a tuple and a text a path.
         return model.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        faults = [_explain(model, fault) for fault in error.errors(include_url=False)]
-        told = min(faults, key=lambda fault: fault.order)
-        # A value that may be one of two things fails once for each.
-        expected = dict.fromkeys(fault.expected for fault in faults if fault.place == told.place)
-        _refuse(f"{file}, {told.place}" if told.place else file, told.found, " or ".join(expected), todo, error)
+        told = list(_told([_explain(model, fault) for fault in error.errors(include_url=False)]))
+        raise _refusal(told, file, todo) from error
 
 
 class _Fault(NamedTuple):
@@ -72,49 +84,93 @@ class _Fault(NamedTuple):
     place: str
     found: str
     expected: str
+    meant: str = ""
+    """Of a key that is not known: the place of the one that was perhaps meant."""
+
+
+def _refusal(told: Sequence[_Fault], file: str, todo: str) -> ConfigurationError:
+    """The first fault as an error that holds the others."""
+    first, *others = [
+        ConfigurationError(
+            subject=f"{file}, {fault.place}" if fault.place else file, found=fault.found, expected=fault.expected,
+            todo=todo,
+        )
+        for fault in told[:MAX_TOLD]
+    ]  # fmt: skip
+    if len(told) > MAX_TOLD:
+        more = f"{len(told) - MAX_TOLD} more mistakes"
+        others.append(ConfigurationError(subject=file, found=more, expected="none", todo="mend those above first"))
+    first.others = tuple(others)
+    return first
+
+
+def _told(faults: Sequence[_Fault]) -> Iterator[_Fault]:
+    """One fault a place, what explains most first; a key that is absent because another fault has it is not told."""
+    meant = {fault.meant for fault in faults}
+    places: dict[str, list[_Fault]] = {}
+    for fault in sorted(faults, key=lambda fault: fault.order):
+        places.setdefault(fault.place, []).append(fault)
+    for place, here in places.items():
+        if here[0].found == _NO_KEY and place in meant:
+            continue
+        # An array all of whose parts are wrong counts as an empty one.
+        if here[0].found == _NOTHING and any(other.startswith(f"{place}[") for other in places):
+            continue
+        # A value that may be one of two things fails once for each.
+        yield here[0]._replace(expected=" or ".join(dict.fromkeys(fault.expected for fault in here)))
 
 
 def _explain(model: type[BaseModel], fault: Any) -> _Fault:
     """Say in words where the fault lies, as the file would write it, what was found and what was expected."""
     path: tuple[int | str, ...] = fault["loc"]
-    owner, place = _walk(model, path)
+    owners, owner, kinds, place = _walk(model, path)
     kind, bounds = fault["type"], fault.get("ctx", {})
-    found, expected = _short(fault["input"]), _plain(fault["msg"])
+    found, expected, meant = _short(fault["input"]), _plain(fault["msg"]), ""
     match kind:
         case "extra_forbidden":
-            found, expected = "an unknown key", _nearest(str(path[-1]), owner)
+            found = _UNKNOWN_KEY
+            expected, meant = _instead(str(path[-1]), owners, owner)
         case "missing":
-            found, expected = "no such key", f"it to be there{_purpose(owner, path[-1])}"
+            found, expected = _NO_KEY, f"it to be there{_purpose(owner, path[-1])}"
         case "union_tag_invalid":
             found = f"{bounds['discriminator'].strip(chr(39))} {_short(bounds['tag'])}"
             expected = f"one of {bounds['expected_tags']}"
         case "union_tag_not_found":
             key = bounds["discriminator"].strip("'")
-            found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(owner, key))}"
+            found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(kinds, key))}"
         case "too_short":
-            found, expected = "nothing", f"at least {bounds['min_length']}"
+            found, expected = _NOTHING, f"at least {bounds['min_length']}"
         case "string_pattern_mismatch":
             expected = f"a text like {bounds['pattern']}{_purpose(owner, path[-1])}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            expected = f"a table, {{ {_first_key(kinds)} = ... }}"
         case "tuple_type" if isinstance(fault["input"], dict):
             begin = re.sub(r"\[\d+\]", "", place)
             expected = f"an array of tables, each begun with [[{begin}]]"
         case "value_error" if isinstance(fault["input"], dict):
             found, expected = f"a mistake ({expected})", "keys that agree"
     order = _TOLD_FIRST.index(kind) if kind in _TOLD_FIRST else len(_TOLD_FIRST)
-    return _Fault(order, place, found, expected)
+    return _Fault(order, place, found, expected, meant)
 
 
-def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[Any, str]:
-    """Return the type that owns the last key of ``path`` (or, at a union, that union), and the place in words.
+class _Owner(NamedTuple):
+    model: type[BaseModel]
+    place: str
+
+
+def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[list[_Owner], Any, Any, str]:
+    """Return the tables around the end of ``path``, the type that owns its last key, the type there, the place in words.
 
     pydantic puts the chosen kind of a union, and the branch of a plain one, into its paths; a file has no such keys.
     """
     current: Any = model
     owner: Any = model
     place = ""
+    owners = []
     for part in path:
         current = _bare(current)
         if isinstance(current, type) and issubclass(current, BaseModel):
+            owners.append(_Owner(current, place))
             owner, current = current, _field(current, str(part))
             place += f".{part}" if place else str(part)
         elif get_origin(current) is tuple:
@@ -128,8 +184,7 @@ def _walk(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[Any, str
             owner = current
         else:
             break
-    bare = _bare(current)
-    return (bare if get_origin(bare) in (Union, UnionType) else owner), place
+    return owners, owner, current, place
 
 
 def _bare(kind: Any) -> Any:
@@ -157,6 +212,29 @@ def _tags(kind: Any, *keys: str) -> list[Any]:
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return []
     return [tag for key in keys if get_origin(_field(kind, key)) is Literal for tag in get_args(_field(kind, key))]
+
+
+def _instead(key: str, owners: Sequence[_Owner], owner: Any) -> tuple[str, str]:
+    """Say what was expected instead of an unknown key, and return the place of the key that was perhaps meant.
+
+    In TOML what stands below a [table] is that table's, so a key may belong to one further out.
+    """
+    *around, inner = owners
+    outer = next((one for one in reversed(around) if _field(one.model, key) is not None), None)
+    if outer is not None:
+        table = re.sub(r"\[\d+\]", "", inner.place)
+        return f"it in {outer.place or 'the file itself'}: write it above [{table}]", f"{outer.place}.{key}"
+    near = _nearest(key, owner)
+    return near, f"{inner.place}.{near}"
+
+
+def _first_key(kind: Any) -> str:
+    """Return the key that a table of this kind needs first, or one of any name."""
+    kind = _bare(kind)
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return "NAME"
+    names = {field.alias or name: field.is_required() for name, field in kind.model_fields.items()}
+    return next((name for name, needed in names.items() if needed), next(iter(names)))
 
 
 def _nearest(key: str, owner: Any) -> str:

@@ -215,3 +215,14 @@ def test_a_file_is_held_once_in_memory(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 1.2 * size
     finally:
         tracemalloc.stop()
+
+
+def test_what_was_meant_is_named_where_something_else_is_given(folder, tmp_path):
+    assert "or make the bundle with edge-runtime build" in refused(tmp_path / "none")
+    (tmp_path / "model.onnx").write_bytes(b"any")
+    assert "found a bare model; expected a bundle" in refused(tmp_path / "model.onnx")
+    assert f"found a file of a bundle; expected the bundle itself; name its folder, {folder}" in refused(
+        folder / "model.onnx"
+    )
+    write_tar(CONTENT, folder / "b.tar")
+    assert dict(read_files(folder / "b.tar")).keys() >= CONTENT.keys()

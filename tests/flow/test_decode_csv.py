@@ -237,3 +237,32 @@ def test_a_plain_row_is_read_as_a_row_with_an_underscore_is(cell: str) -> None:
     found = [decoder.decode(f"{cell},{note}".encode()) for note in ("x", "_")]
     values = [one.values[0] if isinstance(one, Reading) else type(one) for one in found]
     assert repr(values[0]) == repr(values[1])
+
+
+@pytest.mark.parametrize(("line", "written"), [("t;rh", '";"'), ("t\trh", r'"\t"'), ("t | rh", '"|"')])
+def test_a_header_with_another_separator_names_it(line: str, written: str) -> None:
+    rejection = refused(decoder("header", None).decode(line.encode()), "wrong_columns")
+    assert rejection.todo.endswith(f": set decode.separator = {written}")
+
+
+def test_a_row_with_another_separator_names_it() -> None:
+    assert refused(decoder().decode(b"1;2;3"), "wrong_columns").todo.endswith(': set decode.separator = ";"')
+    assert (
+        refused(decoder().decode(b"1;2"), "wrong_columns").todo == "decode.columns must name every cell, bound or not"
+    )
+    semicolons = decoder("header", None, separator=";")
+    assert refused(semicolons.decode(b"t,rh"), "wrong_columns").todo.endswith(': set decode.separator = ","')
+
+
+def test_a_stream_without_a_header_is_told_to_be_one() -> None:
+    for line in (b"21.5,40", b"2026-01-01T00:00:00Z,21.5,-40", b",,"):
+        assert (
+            "list the names in order in decode.columns"
+            in refused(decoder("header", None).decode(line), "wrong_columns").todo
+        )
+    assert "decode.columns" not in refused(decoder("header", None).decode(b"21.5,x"), "wrong_columns").todo
+
+
+def test_a_bound_column_that_the_list_lacks_is_to_be_added() -> None:
+    with pytest.raises(ConfigurationError, match=r"expected it among the columns; add it to decode\.columns"):
+        decoder(("time", "t", "p"))

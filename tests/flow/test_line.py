@@ -105,6 +105,9 @@ def test_every_refusal_is_counted_by_its_reason_and_the_ledgers_add_up():
     assert ledger(line)["answers"] == {"due": 4, "published": 0, "refused": {"gap": 1}, "suppressed": {}, "dropped": {}}
     assert line.ledger.adds_up(pending_samples=0, pending_answers=3)
     refused = line.take_refused()
+    assert [one.rejection.todo for one in refused if one.rejection.reason == "gap"] == [
+        "answers come again once the window is whole"
+    ]
     assert len(refused) == 10
     assert all(str(one.rejection).count("\n") == 0 for one in refused)
 
@@ -383,3 +386,12 @@ def test_times_of_arrival_that_stand_for_bad_ones_are_counted(
     assert made.oddities == counted
     assert made.ledger.rejected == ({"bad_time": 2} if when_bad == "refuse" else {})
     assert made.ledger.accepted == (1 if when_bad == "refuse" else 3)
+
+
+def test_a_gap_of_samples_without_a_time_of_their_own_says_so():
+    line = tiny.line()
+    for arrival_s in (0, 60):
+        line.offer(Reading((1.0, 5.0)), arrival_s * NS)
+    [refused] = line.take_refused()
+    assert refused.rejection.reason == "gap"
+    assert refused.rejection.todo.endswith("if the samples carry their own, name its field in decode.time")

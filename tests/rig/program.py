@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
@@ -26,10 +27,19 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def run_program(*words: str, home: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_program(
+    *words: str, home: Path, cwd: Path | None = None, stdin: IO[bytes] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run it to its end, both outputs as text."""
     return subprocess.run(
-        command(*words), capture_output=True, text=True, check=False, env=environment(home), cwd=cwd, timeout=PATIENCE_S
+        command(*words),
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(home),
+        cwd=cwd,
+        timeout=PATIENCE_S,
     )
 
 

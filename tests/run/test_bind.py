@@ -157,9 +157,10 @@ def test_what_is_wrong_before_any_payload(bind: Bind, tmp_path: Path, capsysbina
     assert main(["bind", "--config", config]) == 2
     assert main(["bind", "--dry-run", "--config", config, str(tmp_path / "none")]) == 2
     assert main(["bind", "--dry-run", "--config", config, "--line", "nome"]) == 2
-    bind.config.write_text(bind.config.read_text().replace("[degF]", "furlong"))
+    good = bind.config.read_text()
+    bind.config.write_text(good.replace("[degF]", "furlong"))
     assert main(["bind", "--dry-run", "--config", config]) == 78
-    bind.config.write_text(bind.config.read_text().replace(str(DEWPOINT), str(tmp_path)))
+    bind.config.write_text(good.replace(str(DEWPOINT), str(tmp_path)))
     assert main(["bind", "--dry-run", "--config", config]) == 65
     errors = capsysbinary.readouterr().err.decode().splitlines()
     assert len(errors) == 5

@@ -371,4 +371,6 @@ def test_a_check_that_breaks_has_not_passed(bare: Setting, monkeypatch: pytest.M
     booted = boot(FROST, bare)
     assert booted.ready is None
     assert _failed(booted.report) == ["golden_answer"]
-    assert "the check itself broke: KeyError" in booted.report.failures()[0].measured
+    [failure] = booted.report.failures()
+    assert "the check itself broke: KeyError" in failure.measured
+    assert failure.code == 70

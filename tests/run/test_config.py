@@ -10,6 +10,7 @@ import pytest
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.run.config import load_config, main, state_folder
+from edge_runtime.spec.toml_text import MAX_TOLD
 
 GOOD = """\
 schema = "edge-runtime/device/1"
@@ -195,6 +196,24 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
             f"expected keys that agree; {SEE}"
         ),
     ),
+    "a text for a table": (
+        (f"{{ {CHANNEL} }}", '"t"'),
+        f"device.toml, line[0].channels.air_temperature: found 't'; expected a table, {{ field = ... }}; {SEE}",
+    ),
+    "a key of the line below a table of it": (
+        ('columns = "header"', 'columns = "header"\nmax_age_s = 60'),
+        (
+            "device.toml, line[0].decode.max_age_s: found an unknown key; "
+            f"expected it in line[0]: write it above [line.decode]; {SEE}"
+        ),
+    ),
+    "a key of the file below a line": (
+        ("[line.channels]", "[line.journal]\nstate_dir = 'x'\n[line.channels]"),
+        (
+            "device.toml, line[0].journal.state_dir: found an unknown key; "
+            f"expected it in the file itself: write it above [line.journal]; {SEE}"
+        ),
+    ),
     "a date that is none": (
         (CHANNEL, f'{CHANNEL}, correction = {{ date = "soon" }}'),
         (
@@ -204,7 +223,10 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
     ),
     "no TOML": (
         ('name = "frost"', "name ="),
-        "device.toml, line 3, column 7: found invalid value; expected TOML; correct that line",
+        (
+            "device.toml, line 3, column 7: found invalid value; expected TOML; correct that line: a text stands between "
+            "straight double quotes, true and false are lower case"
+        ),
     ),
     "a key twice": (
         ('name = "frost"', 'name = "frost"\nname = "frost"'),
@@ -212,7 +234,38 @@ crc = { width = 8, poly = 7, init = 0, refin = false, refout = false, xorout = 0
     ),
     "cut off": (
         ('kind = "stdout"\n', "kind = "),
-        "device.toml, its end: found invalid value; expected TOML; correct that line",
+        (
+            "device.toml, its end: found invalid value; expected TOML; correct that line: a text stands between "
+            "straight double quotes, true and false are lower case"
+        ),
+    ),
+    "a decimal comma": (
+        ("baud = 9600 }", "baud = 9600 }\nmax_age_s = 1,5"),
+        (
+            "device.toml, line 6, column 14: found expected newline or end of document after a statement; expected TOML; "
+            "correct that line: one key = value a line, and the decimal mark is a point"
+        ),
+    ),
+    "a backslash": (
+        ("bundles/frost", r"bundles\frost\data"),
+        (
+            r"device.toml, line 4, column 26: found unescaped '\' in a string; expected TOML; "
+            r"correct that line: write each \ twice, or the text between single quotes"
+        ),
+    ),
+    "two words": (
+        ("bundle =", "bundle is ="),
+        (
+            "device.toml, line 4, column 8: found expected '=' after a key in a key/value pair; expected TOML; "
+            "correct that line: write key = value, a key with blanks between double quotes"
+        ),
+    ),
+    "no columns": (
+        ('columns = "header"\n', ""),
+        (
+            "device.toml, line[0].decode.columns: found no such key; expected it to be there ('header' where the first line "
+            f"names the columns, as any later line that repeats it does); {SEE}"
+        ),
     ),
 }
 
@@ -224,6 +277,107 @@ def test_a_mistake_is_one_line(path: Path, name: str) -> None:
     assert text != GOOD
     path.write_text(text)
     assert refusal(path) == message
+
+
+def refusals(path: Path) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(path)
+    lines = [str(one).replace(f"{path.parent}{os.sep}", "") for one in (caught.value, *caught.value.others)]
+    assert not any("\n" in line for line in lines)
+    return lines
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(path: Path) -> None:
+    text = GOOD.replace("baud = 9600", 'bauds = 9600, parity = "odd?"').replace('bundle = "bundles/frost"\n', "")
+    path.write_text(text.replace("[degF]", "F").replace("[[line.sink]]", "[line.sink]"))
+    assert refusals(path) == [
+        f"device.toml, line[0].source.bauds: found an unknown key; expected baud; {SEE}",
+        (
+            "device.toml, line[0].bundle: found no such key; expected it to be there "
+            f"(the bundle, a folder or a .tar of it, from device.toml's folder on); {SEE}"
+        ),
+        f"device.toml, line[0].source.parity: found 'odd?'; expected 'none', 'even' or 'odd'; {SEE}",
+        (
+            "device.toml, line[0].channels.air_temperature.unit: found 'F'; expected a unit of vocabulary ucum: it is "
+            f"read in more than one way: write [degF] for degrees Fahrenheit or uF for microfarads; {SEE}"
+        ),
+        f"device.toml, line[0].sink: found a table; expected an array of tables, each begun with [[line.sink]]; {SEE}",
+    ]
+
+
+def test_a_mistyped_key_is_not_told_as_an_absent_one_too(path: Path) -> None:
+    path.write_text(GOOD.replace("[line.channels]", "[line.chanels]").replace('bundle = "b', 'bundel = "b'))
+    assert [line.partition(";")[0] for line in refusals(path)] == [
+        "device.toml, line[0].bundel: found an unknown key",
+        "device.toml, line[0].chanels: found an unknown key",
+    ]
+
+
+def test_a_key_in_the_wrong_table_is_not_told_as_an_absent_one_too(path: Path) -> None:
+    text = GOOD.replace('[[line.sink]]\nkind = "stdout"\n', "")
+    path.write_text(text.replace('columns = "header"', 'columns = "header"\nsink = [{ kind = "stdout" }]'))
+    assert refusals(path) == [
+        f"device.toml, line[0].decode.sink: found an unknown key; expected it in line[0]: write it above [line.decode]; {SEE}"
+    ]
+
+
+def test_of_very_many_mistakes_a_screen_is_told(path: Path) -> None:
+    path.write_text("".join(f"a{number} = 1\n" for number in range(MAX_TOLD + 5)) + GOOD)
+    *told, last = refusals(path)
+    assert len(told) == MAX_TOLD
+    assert last == "device.toml: found 5 more mistakes; expected none; mend those above first"
+
+
+UNITS = {
+    "rpm": (
+        'unit = "rpm"',
+        "unit: found 'rpm'; expected a unit of vocabulary ucum: write circ/min, or vocabulary = 'plain' beside it",
+    ),
+    "C": (
+        'unit = "C"',
+        "unit: found 'C'; expected a unit of vocabulary ucum: it is read in more than one way: write Cel",
+    ),
+    "percent": ('unit = "percent"', "unit: found 'percent'; expected a unit of vocabulary ucum: write %"),
+    "furlong": (
+        'unit = "furlong"',
+        "unit: found 'furlong'; expected a unit of vocabulary ucum: docs/units.md lists those that are; see",
+    ),
+    "another vocabulary": (
+        'unit = "[degF]", vocabulary = "plain"',
+        "unit: found '[degF]'; expected a unit of vocabulary plain: write ",
+    ),
+    "in a map": (
+        'unit_field = "u", unit_map = { C = "Cel", F = "Fahr" }',
+        "unit_map.F: found 'Fahr'; expected a unit of vocabulary ucum: ",
+    ),
+    "of a grid": (
+        'unit = "1", read = "list", grid_field = "x", grid_unit = "micron"',
+        "grid_unit: found 'micron'; expected a unit of vocabulary ucum: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_that_no_table_knows_is_a_mistake_of_the_file(path: Path, name: str) -> None:
+    written, message = UNITS[name]
+    path.write_text(GOOD.replace('unit = "[degF]"', written))
+    [line] = refusals(path)
+    assert line.startswith(f"device.toml, line[0].channels.air_temperature.{message}")
+
+
+def test_a_unit_of_a_pack_is_one_of_senml(path: Path) -> None:
+    text = GOOD.replace('format = "csv"\ncolumns = "header"\n', 'format = "senml+json"\n')
+    text = text.replace('time = { field = "time", format = "iso8601" }\n', "")
+    path.write_text(text.replace("[degF]", "%RH"))
+    assert load_config(path).config.line[0].channels["air_temperature"].vocabulary == "senml"
+    path.write_text(text)
+    assert "found '[degF]'; expected a unit of vocabulary senml" in refusals(path)[0]
+
+
+def test_a_text_for_a_table_of_any_names(path: Path) -> None:
+    text = GOOD.replace(f"[line.channels]\nair_temperature = {{ {CHANNEL} }}\n", "")
+    path.write_text(text.replace("[line.decode]", 'channels = "t"\n[line.decode]'))
+    assert refusal(path) == f"device.toml, line[0].channels: found 't'; expected a table, {{ NAME = ... }}; {SEE}"
 
 
 def second(name: str, source: str) -> str:

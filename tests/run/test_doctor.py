@@ -103,6 +103,13 @@ def test_a_wrong_file_fails_and_the_rest_is_still_looked_at(machine: Machine, co
     assert named(found, "onnxruntime").status == "ok"
 
 
+def test_each_mistake_of_a_file_is_a_finding(machine: Machine, config: Path) -> None:
+    config.write_text(CONFIG.replace("bundle =", "bundel =").replace("km/h", "kph"))
+    told = [one.text for one in examine(machine, config) if one.subject == "configuration"]
+    assert len(told) == 2
+    assert told[1].startswith(f"{config}, line[0].channels.wind_speed.unit: found 'kph'; expected a unit of ")
+
+
 def test_an_unknown_profile_fails(machine: Machine, config: Path) -> None:
     config.write_text(CONFIG.replace("state_dir", 'profile = "generic_x68"\nstate_dir'))
     assert named(examine(machine, config), "profile").status == "fail"

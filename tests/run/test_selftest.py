@@ -174,7 +174,10 @@ def test_broken_device_file(tmp_path: Path) -> None:
     (tmp_path / "device.toml").write_text("schema = 1")
     done = _run(cwd=tmp_path)
     assert done.returncode == 78
-    assert done.stderr.count("\n") == 1
+    assert [line.partition(": found")[0] for line in done.stderr.splitlines()] == [
+        "edge-runtime: device.toml, line",
+        "edge-runtime: device.toml, schema",
+    ]
 
 
 def test_retry_code_is_for_a_port_that_is_not_there_yet(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -10,13 +11,14 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from edge_runtime.spec.crc import CATALOGUE, crc_function
 from tests.rig.need import need
-from tests.rig.program import PATIENCE_S, ROOT, run_program, start_program
+from tests.rig.program import PATIENCE_S, ROOT, command, environment, run_program, start_program
 from tests.rig.pty_device import PtyDevice
 from tests.rig.wait import until
 
@@ -118,7 +120,10 @@ def test_a_refused_bundle_leaves_it_up_in_error_saying_why(site: Path) -> None:
     asked = run_program("status", home=site, cwd=site)
     assert asked.returncode == 0
     assert re.match(r"stopped in order at \S+; until then ERROR: .*model_int8.onnx with other content", asked.stdout)
-    assert told.decode().splitlines()[-1].startswith("edge-runtime: staying up in ERROR and publishing nothing")
+    assert told.decode().splitlines()[-1] == (
+        "edge-runtime: staying up in ERROR and publishing nothing, so that edge-runtime status can say why: a sensor stands"
+        " behind line frost (serial); Ctrl-C or SIGTERM ends it, and --exit-on-refusal leaves at once"
+    )
 
 
 def test_a_refused_bundle_ends_it_where_that_is_asked_for(site: Path) -> None:
@@ -127,6 +132,97 @@ def test_a_refused_bundle_ends_it_where_that_is_asked_for(site: Path) -> None:
     assert (ran.returncode, ran.stdout) == (65, "")
     assert "FAILED: " in ran.stderr
     assert "golden.npz" in ran.stderr
+
+
+def _fed_by(site: Path, source: str) -> None:
+    path = site / "device.toml"
+    text = re.sub(r'kind = "serial"\nport = .*\nreopen_max_s = 0.2', source, path.read_text())
+    path.write_text(text)
+
+
+REFUSALS = {"bundle": 65, "device": 69, "unit": 78}
+
+
+def _refuse(site: Path, what: str) -> None:
+    path = site / "device.toml"
+    match what:
+        case "bundle":
+            (site / "frost/golden.npz").unlink()
+        case "device":
+            other = "generic_x86" if platform.machine() == "aarch64" else "generic_arm64"
+            path.write_text(f'profile = "{other}"\n{path.read_text()}')
+        case _:
+            path.write_text(path.read_text().replace("[degF]", "hPa"))
+
+
+@pytest.mark.parametrize("source", ['kind = "stdin"', 'kind = "replay"\npath = "station.csv"'], ids=["stdin", "replay"])
+@pytest.mark.parametrize("what", REFUSALS)
+def test_a_refusal_ends_it_where_every_source_ends_by_itself(site: Path, what: str, source: str) -> None:
+    _fed_by(site, source)
+    (site / "station.csv").write_bytes(b"".join(LINES))
+    _refuse(site, what)
+    with (site / "station.csv").open("rb") as piped:
+        ran = run_program("run", home=site, cwd=site, stdin=piped)
+    assert (ran.returncode, ran.stdout) == (REFUSALS[what], ""), ran.stderr
+    assert ran.stderr.splitlines()[0].startswith("edge-runtime: FAILED: ")
+    assert ran.stderr.splitlines()[-1] == (
+        f"edge-runtime: publishing nothing and leaving with exit code {REFUSALS[what]}: "
+        "no sensor stands behind any line, each source ends by itself"
+    )
+    asked = run_program("status", home=site, cwd=site)
+    assert asked.returncode == 0
+    assert re.match(r"stopped in order at \S+; until then ERROR: ", asked.stdout)
+
+
+def test_a_program_that_feeds_a_refused_line_meets_a_closed_pipe(site: Path) -> None:
+    _fed_by(site, 'kind = "stdin"')
+    _refuse(site, "unit")
+    words, around = command("run"), environment(site)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=site, env=around, bufsize=0) as ran:
+        assert ran.stdin
+        writer = iter(partial(ran.stdin.write, LINES[1]), 0)
+        with pytest.raises(BrokenPipeError):
+            list(writer)
+        assert ran.wait(PATIENCE_S) == 78
+
+
+def test_a_sensor_behind_one_of_two_lines_keeps_a_refused_device_up(site: Path) -> None:
+    path = site / "device.toml"
+    line = path.read_text().partition("[[line]]")[2]
+    piped = re.sub(r'kind = "serial"\nport = .*\nreopen_max_s = 0.2', 'kind = "stdin"', line)
+    path.write_text(path.read_text() + "\n[[line]]" + piped.replace('"frost"', '"piped"', 1).replace("[degF]", "hPa"))
+    with _running(site) as started:
+        _status_says(site, '"state": "ERROR"')
+        started.send_signal(signal.SIGINT)
+        answers, told = started.communicate(timeout=PATIENCE_S)
+    assert (started.returncode, answers) == (0, b"")
+    assert "a sensor stands behind line frost (serial); Ctrl-C or SIGTERM ends it" in told.decode().splitlines()[-1]
+
+
+def test_every_channel_that_does_not_convert_is_told(site: Path) -> None:
+    _fed_by(site, 'kind = "stdin"')
+    path = site / "device.toml"
+    path.write_text(path.read_text().replace("[degF]", "hPa").replace("[mi_i]/h", "Cel"))
+    ran = run_program("run", home=site, cwd=site)
+    assert ran.returncode == 78
+    told = ran.stderr.splitlines()[0]
+    assert "bindings: channel air_temperature, unit: found 'hPa'; expected a unit that converts to Cel; " in told
+    assert "; also channel wind_speed, unit: found 'Cel'; expected a unit that converts to m/s; " in told
+    looked = run_program("doctor", "--config", "device.toml", home=site, cwd=site)
+    assert looked.returncode == 1
+    assert looked.stdout.count("Fail    channels of line frost: channel ") == 2
+
+
+def test_mistakes_of_the_file_are_a_line_each(site: Path) -> None:
+    path = site / "device.toml"
+    path.write_text(path.read_text().replace("[degF]", "F").replace("[mi_i]/h", "mph"))
+    for words in (("run",), ("selftest", "--config", "device.toml")):
+        ran = run_program(*words, home=site, cwd=site)
+        assert (ran.returncode, ran.stdout) == (78, "")
+        assert [line.split("; ")[0] for line in ran.stderr.splitlines()] == [
+            "edge-runtime: device.toml, line[0].channels.air_temperature.unit: found 'F'",
+            "edge-runtime: device.toml, line[0].channels.wind_speed.unit: found 'mph'",
+        ]
 
 
 def test_a_wrong_dimension_is_refused_at_boot(site: Path) -> None:
