@@ -98,7 +98,7 @@ def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.Monkey
 
 def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
-    service._link = None
+    service._link = service._node = None
     told = (("a", ""), ("b", "x"), ("c", "y"))
     service._lanes = tuple(SimpleNamespace(name=name, trouble=what) for name, what in told)
     assert service._reason() == "line b: x; line c: y"
@@ -106,6 +106,8 @@ def test_each_line_s_trouble_is_in_the_reason() -> None:
     assert service._reason() == "every check passed"
     service._link = SimpleNamespace(trouble="broker b: not connected")
     assert service._reason() == "broker b: not connected"
+    service._node = SimpleNamespace(trouble="Sparkplug node g/e: broker b: not connected")
+    assert service._reason() == "Sparkplug node g/e: broker b: not connected; broker b: not connected"
 
 
 def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) -> None:
