@@ -103,7 +103,8 @@ def grain() -> Pack:
     made = answer(*tensors(*test))
     data = {f"{part}_{key}": values for part, arrays in (("train", train), ("test", test))
             for key, values in zip(keys, arrays, strict=True)}  # fmt: skip
-    data |= {"test_moisture": made["m"][:, 0] * 3.0 + 14.0, "test_kind": made["k"].argmax(axis=1)}
+    words = np.array(["wheat", "rye", "barley"])
+    data |= {"test_moisture": made["m"][:, 0] * 3.0 + 14.0, "test_kind": words[made["k"].argmax(axis=1)]}
     left, right = tensors(*asked)
     reference = dict(zip(keys, asked, strict=True)) | {"left": left, "right": right} | answer(left, right)
     return Pack(model, data, reference)
@@ -303,7 +304,8 @@ def bits() -> Pack:
         return np.asarray((values.reshape(len(values), -1).astype(float) @ w).argmax(axis=1))
 
     train, test, asked = raw(100), raw(40), raw(40)
-    data = {"train": train, "test": test, "test_place": answer(test)}
+    words = np.array(["north", "east", "south", "west"])
+    data = {"train": train, "test": test, "test_side": words[answer(test)]}
     return Pack(model, data, {"raw": asked, "tensor": asked, "place": answer(asked)})
 
 

@@ -18,11 +18,13 @@ Arrays = Mapping[str, NDArray[Any]]
 class Part(NamedTuple):
     """One split: ``raw`` is float64 ``(cases, samples, row)`` in contract units, a category as the place of its word.
 
-    ``targets`` hold by output what was true: float64 ``(cases,)`` or ``(cases, numbers)``, or a label's text.
+    ``targets`` hold by output what was true: float64 ``(cases,)`` or ``(cases, numbers)``, or a label's text; those in
+    ``by_place`` were given as places of the labels, and know nothing of the words.
     """
 
     raw: NDArray[np.float64]
     targets: Arrays
+    by_place: frozenset[str] = frozenset()
 
 
 class Asked(NamedTuple):
@@ -63,7 +65,9 @@ def take_part(arrays: Arrays, split: Split, contract: Contract, subject: str) ->
     raw = take_raw(arrays, split.values, contract, subject)
     named = {contract.output[0].name: split.target} if isinstance(split.target, str) else split.target or {}
     outputs = {output.name: output for output in contract.output}
-    return Part(raw, {name: _target(arrays, at, outputs[name], len(raw), subject) for name, at in named.items()})
+    targets = {name: _target(arrays, at, outputs[name], len(raw), subject) for name, at in named.items()}
+    labels = {name: at for name, at in named.items() if outputs[name].form == "label"}
+    return Part(raw, targets, frozenset(name for name, at in labels.items() if arrays[at].dtype.kind != "U"))
 
 
 def take_reference(arrays: Arrays, contract: Contract, subject: str) -> Asked:
@@ -263,6 +267,12 @@ def _target(arrays: Arrays, name: str, output: Output, cases: int, subject: str)
         _require_finite(wide, f"{subject}, {name}")
         return wide.reshape(cases) if output.form == "number" else wide.reshape(cases, -1)
     if values.dtype.kind == "U":
+        other = sorted(set(values.ravel().tolist()) - set(output.labels))
+        if other:
+            raise ConfigurationError(
+                subject=f"{subject}, {name}", found=repr(other[0])[:60], expected=f"one of {', '.join(output.labels)}"[:200],
+                todo=f"write the labels of output {output.name} and its target in the same words",
+            )  # fmt: skip
         return values.reshape(cases)
     if values.min() < 0 or values.max() >= len(output.labels) or (values != np.rint(values)).any():
         raise ConfigurationError(

@@ -13,7 +13,7 @@ from edge_runtime.author.cases import Cases, choose_cases, corners, special_case
 from edge_runtime.author.contract import Contract, ContractVariant
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
-from edge_runtime.author.lint_answers import answers
+from edge_runtime.author.held import hold
 from edge_runtime.author.lint_build import as_answering, as_quantized, judged
 from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
@@ -28,7 +28,6 @@ from edge_runtime.author.proof import (
     LIMIT,
     between_batch_sizes,
     clipped,
-    measure,
     output_failures,
     output_limit,
     output_proof,
@@ -278,13 +277,10 @@ def _quantized(source: Source, stated: ContractVariant, float_model: Model, reco
 
 
 def _proven(source: Source, float_model: Model, model: Model) -> _Proven:
-    """One variant's goldens, and its errors on the test split."""
+    """One variant's goldens, its errors on the test split, and what is wrong with its answers."""
     goldens = make_goldens(model, _cases(source, model), source.asked.outputs, source.contract.goldens.units)
-    if source.test is None:
-        return _Proven(goldens, {}, clipped(model), ())
-    metrics = measure(float_model, model, source.test)
-    found = tuple(answers(metrics, source.train.targets, source.test.targets))
-    return _Proven(goldens, metrics, clipped(model), found)
+    held = hold(source, float_model, model)
+    return _Proven(goldens, held.metrics, clipped(model), held.findings)
 
 
 def _with_proven(found: Sequence[Finding], proven: Sequence[_Proven]) -> list[Finding]:
@@ -313,7 +309,8 @@ def _floats(source: Source, made: Sequence[_Made]) -> dict[str, bytes]:
 
 def _node_errors(source: Source, models: Sequence[Model], made: Sequence[_Made]) -> dict[str, tuple[NodeError, ...]]:
     """By variant what int8 costs by each node, on cases that no test is made of."""
-    raw = (source.validation or source.train).raw
+    judged = source.validation if source.contract.gates else None
+    raw = (judged or source.train).raw
     found = {one.variant.name: node_errors(model, one.graph, raw) for model, one in zip(models, made, strict=True)}
     return {name: nodes for name, nodes in found.items() if nodes is not None}
 

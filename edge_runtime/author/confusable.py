@@ -15,7 +15,16 @@ CONFUSABLE = Rule(
     'set when_undeclared = "refuse", narrow the physical band, or waive it with the reason why the source is sure',
 )  # fmt: skip
 
-RULES = (CONFUSABLE,)
+EVENTS = Rule(
+    "events-per-minute", "warning",
+    "a channel in `/min`, a rate of events",
+    "a rate of events and a speed of rotation are two dimensions here: a source that declares rpm, circ/min or rad/s is "
+    "refused, and a bare number of turns is taken for a number of events",
+    "write `circ/min` for the turns of a shaft; where `/min` is right (beats, strokes, pulses), waive this and say what is "
+    "counted",
+)  # fmt: skip
+
+RULES = (CONFUSABLE, EVENTS)
 
 
 class Quantity(NamedTuple):
@@ -59,8 +68,10 @@ def unseen_share(unit: str, sibling: str, inner: Range, band: Range, kind: Kind 
 
 
 def judge_units(quantities: Sequence[Quantity]) -> Iterator[Finding]:
-    """A finding for each channel that would take another unit's readings without anybody declaring one."""
+    """A finding for each channel that would take another unit's readings without anybody declaring one, or counts events."""
     for quantity in quantities:
+        if quantity.unit == "/min":
+            yield EVENTS.found_at(f"channel {quantity.name} in /min", "counts events a minute, not turns")
         rows = [row for row in _rows(quantity) if max(row.tolerated, row.trained) > 0]
         if quantity.assumed and rows:
             worst = sorted(rows, key=lambda row: -row.tolerated)[:3]

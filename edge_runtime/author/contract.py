@@ -1,20 +1,21 @@
 """contract.toml as frozen values: what the author promises and where their files are; it opens no model and no data."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, Field, FiniteFloat, ValidationError
 
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.lint_finding import Waive
-from edge_runtime.author.mistake import told
+from edge_runtime.author.mistake import faults, together
+from edge_runtime.author.unsaid import WAYS, list_of, saying_nothing
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
 from edge_runtime.spec.inputs import Axis, Dtype, Window
 from edge_runtime.spec.manifest import Needs
 from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.providers import CPU, PROVIDERS
 from edge_runtime.spec.steps import Step
 from edge_runtime.spec.variant import Tolerance
 
@@ -28,6 +29,17 @@ ArrayNames = str | dict[str, str]
 Precision = Literal["int8", "float16", "float32", "as_is"]
 # What the gates choose among; without them there is nothing to choose by.
 AnyPrecision = Literal["int8", "float16", "float32", "as_is", "auto"]
+
+
+def _further(name: str) -> str:
+    known = [one for one in PROVIDERS if one != CPU]
+    if name not in known:
+        raise ValueError(f"one of {', '.join(known)}; that of {CPU} stands in [tolerance]")
+    return name
+
+
+# A tolerance on the CPU has a default, and a key of its own.
+FurtherProvider = Annotated[str, AfterValidator(_further)]
 
 
 class ContractProvenance(Frozen):
@@ -128,6 +140,7 @@ class ContractVariant(Frozen):
     model: str | None = None
     isa: tuple[str, ...] = ()
     tolerance: Tolerance | None = None
+    tolerances: dict[FurtherProvider, Tolerance] = Field(default={})
 
 
 class Calibration(Frozen):
@@ -174,6 +187,7 @@ class Contract(Frozen):
     gates: Demands | None = None
     preprocessing: Literal["runtime", "graph"] = "runtime"
     tolerance: Tolerance | None = None
+    tolerances: dict[FurtherProvider, Tolerance] = Field(default={})
     waive: Waive = Field(default={})
     annotations: dict[str, str] = Field(default={})
 
@@ -197,7 +211,9 @@ class Contract(Frozen):
         """The model of the contract itself first, then the further ones."""
         # Until the search has chosen, the author's own model stands in its place.
         precision = "as_is" if self.precision == "auto" else self.precision
-        own = ContractVariant(name=f"cpu_{self.precision}", precision=precision, tolerance=self.tolerance)
+        own = ContractVariant(
+            name=f"cpu_{self.precision}", precision=precision, tolerance=self.tolerance, tolerances=self.tolerances
+        )  # fmt: skip
         return (own, *self.variant)
 
     def model_of(self, variant: ContractVariant) -> str:
@@ -210,39 +226,30 @@ def load_contract(path: Path) -> Contract:
 
     Raises:
         ConfigurationError: naming the file and the key: no such file, no TOML, an unknown key (with the nearest), a
-            value of the wrong kind, a unit that is still TODO or unknown, parts that do not fit together.
+            value of the wrong kind, a unit that is still TODO or unknown, parts that do not fit together. Its ``others``
+            are the further mistakes that the same text shows.
 
     """
-    from edge_runtime.author.contract_fit import require_fitting  # noqa: PLC0415 - it is about this module's values
+    from edge_runtime.author.contract_fit import misfits  # noqa: PLC0415 - it is about this module's values
 
     raw = _toml(path)
-    for key, value in _texts(raw):
-        if value.strip().upper() == "TODO":
-            raise ConfigurationError(
-                subject=f"{path}, {key}", found="TODO", expected=_MEANT.get(key.rsplit(".", 1)[-1], "its value"),
-                todo=WAYS.get(key, "find out and write it down: a guess cannot be built"),
-            )  # fmt: skip
+    unsaid = saying_nothing(raw, str(path))
+    contract = None
     try:
         contract = Contract.model_validate(raw)
+        found = list(misfits(contract, path))
     except ValidationError as error:
-        raise told(error, subject=str(path), model=Contract, ways=WAYS) from error
-    require_fitting(contract, path)
+        found = faults(error, subject=str(path), model=Contract, ways=WAYS)
+    # What is still TODO is no unit, number or name either, and once is enough.
+    mistakes = [*unsaid.values(), *(one for one in found if list_of(one.subject.rpartition(", ")[2]) not in unsaid)]
+    if contract is None or mistakes:
+        raise together(mistakes)
     return contract
 
 
 def band(pair: Range) -> Band:
     """A contract's range as the manifest's band."""
     return Band(min=pair[0], max=pair[1])
-
-
-TENSOR_WAY = (
-    "record the tensors your framework was given beside its answers: record_reference(lambda raw: (predict(raw), "
-    "tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
-)
-WAYS = {"reference.tensor": TENSOR_WAY}
-"""By key what to do where only the author can have its value, and documentation alone would not help."""
-
-_MEANT = {"unit": "the unit the values are in, as docs/units.md spells it"}
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -266,14 +273,3 @@ def _toml(path: Path) -> dict[str, Any]:
             subject=str(path), found=f"no valid TOML ({error})", expected="TOML 1.0 in UTF-8",
             todo="correct that place",
         ) from error  # fmt: skip
-
-
-def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _texts(inner, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _texts(inner, f"{key}.{at}")

@@ -10,13 +10,18 @@ from onnx import ModelProto
 
 from edge_runtime.author.arrays import extent, longest_runs
 from edge_runtime.author.draft_data import Table
-from edge_runtime.author.draft_outputs import outputs
+from edge_runtime.author.draft_outputs import outputs, shape_of
+from edge_runtime.author.draft_reference import Recorded, draft_reference
+from edge_runtime.author.draft_target import with_target
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
 from edge_runtime.author.lint_nodes import dtype_name
+from edge_runtime.author.unsaid import CHECKPOINT_DIGEST
 from edge_runtime.errors import BundleError
 
 _QUANTILES = (1, 25, 50, 75, 99)
 _MIN_AXES, _MAX_AXES = 2, 3
+# From so many equal values in a row on, data say something of how long an honest sensor may stand still.
+_LEAST_RUN = 4
 # So many columns more than channels are what was to be predicted; more of them is data for another model.
 _FEW = 3
 
@@ -30,64 +35,63 @@ class _Input(NamedTuple):
     length: str | None
 
 
-class Recorded(NamedTuple):
-    """A reference that lies beside the data: its path for the contract, and the names of its arrays."""
-
-    file: str
-    arrays: tuple[str, ...]
-
-
 def draft(model: ModelProto, table: Table, *, model_file: str, subject: str, reference: Recorded | None = None) -> str:
     """The text of a contract for ``model`` and ``table``; ``model_file`` is the path to write into it.
 
-    ``reference`` fills its table with the arrays that are named as `record_reference` names them.
+    ``reference`` fills its table with the arrays whose name or shape says what they are.
 
     Raises:
         BundleError: the model's first input is not (batch, channel) or (batch, channel, time) in some order, or the
             data has another number of channels.
 
     """
-    model_input = _input(model, table, subject)
+    name, shape = _model_input(model, subject)
+    outputs_called = channel_names([one.name for one in model.graph.output])
+    table = with_target(table, [size for size in shape[1:] if isinstance(size, int)], outputs_called)
+    model_input = _input(name, shape, table, subject)
     names = channel_names(table.names)
-    parts = (_head(model, model_file), _data(table), _reference(reference), _input_part(model_input, model))
+    recorded = draft_reference(reference, model, table, model_input.shape)
+    parts = (_head(model, model_file), _data(table), recorded, _input_part(model_input, model))
     channels = (_channel(name, at, table, windowed=model_input.length is not None) for at, name in enumerate(names))
     ends = (_window(model_input, table), _preprocess(table), outputs(model, table), _END)
     return "\n".join([*parts, *channels, *(part for part in ends if part)])
 
 
-def _input(model: ModelProto, table: Table, subject: str) -> _Input:
+def _model_input(model: ModelProto, subject: str) -> tuple[str, tuple[int | str, ...]]:
+    """Name and shape of the model's first input."""
     stored = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in stored]
-    channels = table.raw.shape[2]
     if not inputs:
         raise BundleError(subject=subject, found="no input", expected="one input", todo="export the model again")
-    value = inputs[0]
-    shape = tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim
-    )
+    return inputs[0].name, shape_of(inputs[0])
+
+
+def _input(name: str, shape: tuple[int | str, ...], table: Table, subject: str) -> _Input:
+    channels = table.raw.shape[2]
     places = [at for at in range(1, len(shape)) if shape[at] == channels]
     if not _MIN_AXES <= len(shape) <= _MAX_AXES or not places:
         surplus = _surplus(shape, table)
         if surplus:
             raise BundleError(
-                subject=f"{subject}, input {value.name}", found=f"shape ({', '.join(map(str, shape))})",
+                subject=f"{subject}, input {name}", found=f"shape ({', '.join(map(str, shape))})",
                 expected=f"{channels} channels, as {table.source} has: {', '.join(map(comment, surplus))} too many, if they "
                 "stand in the model's order",
-                todo="leave the target out, or name it with data.train = { values, target }: an array of its own in a .npz",
+                todo="leave the target out, call its column `target`, or name it with data.train = { values, target }: an array of "
+                "its own in a .npz",
             )  # fmt: skip
         raise BundleError(
-            subject=f"{subject}, input {value.name}", found=f"shape ({', '.join(map(str, shape))})",
+            subject=f"{subject}, input {name}", found=f"shape ({', '.join(map(str, shape))})",
             expected=f"(batch, {channels}), or with a time axis more: the data has {channels} channels",
             todo="give the data with one column (or one place on the channel axis) for each channel of the model",
         )  # fmt: skip
     if len(shape) == _MIN_AXES:
-        return _Input(value.name, ("batch", "channel"), shape, None)
+        return _Input(name, ("batch", "channel"), shape, None)
     time = 3 - places[0]
     axes = ("batch", "channel", "time") if time == 2 else ("batch", "time", "channel")  # noqa: PLR2004 - the last axis
     size = shape[time]
     if not isinstance(size, int):
         size = '"TODO"  # samples' if table.is_series else table.raw.shape[1]
-    return _Input(value.name, axes, shape, str(size))
+    return _Input(name, axes, shape, str(size))
 
 
 def _surplus(shape: Sequence[int | str], table: Table) -> tuple[str, ...]:
@@ -95,22 +99,6 @@ def _surplus(shape: Sequence[int | str], table: Table) -> tuple[str, ...]:
     channels = len(table.names)
     known = [size for size in shape[1:] if isinstance(size, int) and 0 < size < channels <= size + _FEW]
     return table.names[max(known) :] if known else ()
-
-
-def _reference(recorded: Recorded | None) -> str:
-    lines = [
-        "# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered."
-    ]
-    lines += ["[reference]", f"file = {quoted(recorded.file if recorded else 'TODO')}"]
-    for group in ("raw", "tensor", "output"):
-        arrays = recorded.arrays if recorded else ()
-        inner = sorted(name for name in arrays if name.startswith(f"{group}/"))
-        if group in arrays or not inner:
-            lines.append(f"{group} = {quoted(group if group in arrays else 'TODO')}")
-        else:
-            named = (f"{quoted(name.removeprefix(f'{group}/'))} = {quoted(name)}" for name in inner)
-            lines.append(f"{group} = {{ {', '.join(named)} }}")
-    return "\n".join([*lines, ""])
 
 
 def _head(model: ModelProto, model_file: str) -> str:
@@ -123,11 +111,12 @@ version = "0.1.0"
 security_version = 0
 description = "TODO"  # one sentence: what goes in -> what comes out
 model = {quoted(model_file)}
-precision = "float32"  # or "int8": quantized from the training data
+# For int8 write "int8": the build quantizes the model by data.train, which then needs 100 cases or more, as they will come.
+precision = "float32"
 
 [provenance]
 checkpoint = "TODO"
-checkpoint_sha256 = "TODO"
+checkpoint_sha256 = "TODO"  # {CHECKPOINT_DIGEST}
 framework = "TODO"  # with its version
 exporter = {quoted(producer)}
 training_data = "TODO"
@@ -140,7 +129,8 @@ def _data(table: Table) -> str:
     left_out = f"; left out, not numbers: {comment(', '.join(table.left_out))}" if table.left_out else ""
     lines = [f"# {table.cases} cases, from {comment(table.source)}{left_out}.", "[data]"]
     if table.file is None:
-        lines.append('file = "TODO"  # a build reads .npz: numpy.savez("data.npz", train=..., test=...)')
+        named = ", ".join(f"{name}=..." for part in table.parts for name in (part.values, part.target) if name)
+        lines.append(f'file = "TODO"  # a build reads .npz: numpy.savez("data.npz", {named})')
     else:
         lines.append(f"file = {quoted(table.file)}")
     lines.append(f"axes = {listed(table.axes)}")
@@ -183,14 +173,24 @@ def _channel(name: str, at: int, table: Table, *, windowed: bool) -> str:
         "[[input.channel]]",
         f"name = {quoted(name)}",
         'unit = "TODO"  # the unit these values are in, as docs/units.md spells it',
-        f"trained = {_range(low, high)}  # seen here; left out, the build takes it from data.train",
         f"tolerated = {_range(low, high)}  # widen it to what you vouch for",
         'physical = ["TODO", "TODO"]  # lowest and highest that can be at all: beyond, a sample is refused',
         'when_undeclared = "refuse"',
     ]
     if windowed:
-        lines.append(f"stuck_after = {max(2, longest + 1)}  # one more than the longest equal run seen here")
+        lines.append(_stuck_after(longest, moves=low != high))
     return "\n".join([*lines, ""])
+
+
+def _stuck_after(longest: int, *, moves: bool) -> str:
+    """Half as long again as the longest run seen: honest data that come later may rest a little longer."""
+    limit = longest + max(_LEAST_RUN // 2, (longest + 1) // 2)
+    if moves and longest >= _LEAST_RUN:
+        return f"stuck_after = {limit}  # the longest equal run here is {longest} samples, and half as many more"
+    why = (
+        f"a longest run of {longest} says nothing of how long" if moves else "it never changes here: who knows how long"
+    )
+    return f"# stuck_after = {limit}  # {why} an honest sensor may stand still; look before you switch it on"
 
 
 def _window(model_input: _Input, table: Table) -> str:

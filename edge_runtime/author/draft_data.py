@@ -18,7 +18,7 @@ from edge_runtime.errors import ConfigurationError, DeviceError
 _TIME = re.compile(r"(?:^|[^a-z])(?:time|timestamp|date|datetime)(?:$|[^a-z])", re.IGNORECASE)
 _ROLES = {"train": r"train", "validation": r"val(?:id)?", "test": r"test"}
 # What people call a target where there is a single split, whose name then stands nowhere.
-_TARGET = re.compile(r"(?:^|[^a-z])(?:y|targets?|labels?|class|classes)(?:$|[^a-z])", re.IGNORECASE)
+TARGET = re.compile(r"(?:^|[^a-z])(?:y|targets?|labels?|class|classes)(?:$|[^a-z])", re.IGNORECASE)
 # Seconds since 1970 have 10 digits; more of them are thousandths, millionths, or billionths.
 _EPOCHS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 _WINDOWED = 3  # axes of an array of windows
@@ -58,6 +58,12 @@ class Table(NamedTuple):
     period_s: float | None = None
     left_out: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """The sizes of one case, by ``axes``."""
+        sizes = {"time": self.raw.shape[1], "channel": self.raw.shape[2]}
+        return tuple(sizes[axis] for axis in self.axes[1:])
 
 
 def read_table(data: bytes, path: Path, *, file: str) -> Table:
@@ -218,7 +224,7 @@ def _target(arrays: Arrays, values: str, role: str) -> str | None:
         name
         for name, array in arrays.items()
         if name != values and array.shape in ((len(arrays[values]),), (len(arrays[values]), 1))
-        and array.dtype.kind in "fiuU" and (_is(name, role) if split else bool(_TARGET.search(name))) and not _TIME.search(name)
+        and array.dtype.kind in "fiuU" and (_is(name, role) if split else bool(TARGET.search(name))) and not _TIME.search(name)
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
 

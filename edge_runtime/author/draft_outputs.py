@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onnx import AttributeProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from edge_runtime.author.draft_data import Table, Target
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
-from edge_runtime.author.lint_nodes import dtype_name, nodes
+from edge_runtime.author.lint_nodes import dtype_name, stated_classes
 from edge_runtime.author.rewrite import tensors_for_maps
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
@@ -26,7 +26,7 @@ def outputs(model: ModelProto, table: Table) -> str:
     plain = ModelProto()
     plain.CopyFrom(model)
     maps = tensors_for_maps(plain)  # a build makes the same tensors of them
-    stated = next(iter(maps.values()), None) or _stated_classes(model)
+    stated = next(iter(maps.values()), None) or stated_classes(model)
     values = list(plain.graph.output)
     label = next((one for one in values if _is_label(one)), None)
     scores = next((one for one in values if one.name in maps), None)
@@ -45,6 +45,12 @@ def outputs(model: ModelProto, table: Table) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def shape_of(value: ValueInfoProto) -> tuple[int | str, ...]:
+    """A tensor's sizes: a number, the name of one that may be any, or "?"."""
+    dims = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
+
+
 def _number(values: Sequence[ValueInfoProto]) -> str:
     value = values[0]
     wide = _classes_in(value)
@@ -56,7 +62,8 @@ def _number(values: Sequence[ValueInfoProto]) -> str:
 name = {quoted(channel_names([value.name])[0])}
 meaning = "TODO"
 unit = "TODO"  # "1" for a number without unit
-# postprocess = [{{ step = "destandardize", mean = 0.0, std = 1.0 }}]
+# postprocess = [{{ step = "destandardize", mean = 0.0, std = 1.0 }}]  # where the target was standardized
+# flags = [{{ name = "low", side = "below", on = 2.0, off = 2.5 }}]  # a warning with hysteresis, in this unit
 """
 
 
@@ -126,17 +133,6 @@ def _fits(target: Target, words: tuple[str, ...]) -> bool:
     return all(one in words if isinstance(one, str) else 0 <= one < len(words) for one in target.values)
 
 
-def _stated_classes(model: ModelProto) -> tuple[str, ...] | None:
-    """The classes that a classifier of ai.onnx.ml names, as texts; None where no node does, or two differ."""
-    found = {
-        tuple(text.decode("utf-8", "replace") for text in one.strings) or tuple(map(str, one.ints))
-        for node in nodes(model)
-        for one in node.attribute
-        if one.name.startswith("classlabels") and one.type in (AttributeProto.STRINGS, AttributeProto.INTS)
-    }
-    return found.pop() if len(found) == 1 else None
-
-
 def _is_label(value: ValueInfoProto) -> bool:
     kind = value.type.tensor_type
     return _is_text(value) or (kind.elem_type == TensorProto.INT64 and _classes_in(value) is None)
@@ -173,8 +169,6 @@ def _others(names: Sequence[str]) -> str:
 
 def _tensor(value: ValueInfoProto) -> str:
     kind = value.type.tensor_type
-    shape = ", ".join(
-        str(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?") for dim in kind.shape.dim
-    )
+    shape = ", ".join(map(str, shape_of(value)))
     dtype = "string" if _is_text(value) else dtype_name(kind.elem_type)
     return f"tensor = {quoted(value.name)}  # {dtype} ({comment(shape)})"

@@ -13,12 +13,12 @@ from edge_runtime.author.graph import Graph
 from edge_runtime.author.metrics import find_metric
 from edge_runtime.author.passes import answer_rows, through
 from edge_runtime.author.saturation import Simulation, nodes_at_risk
-from edge_runtime.engine.session import CPU
 from edge_runtime.flow.model import Model
 from edge_runtime.spec.device_profile import DeviceProfile
 from edge_runtime.spec.frozen import Frozen
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.providers import CPU
 
 _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 # An integer kernel is exact; a float beside it, computed by another CPU, may round a value to the next step.

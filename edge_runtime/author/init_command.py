@@ -7,8 +7,9 @@ from pathlib import Path
 
 from edge_runtime.author import graph  # first: it says in one line where onnx is missing
 from edge_runtime.author.arrays import read_npz
-from edge_runtime.author.draft import Recorded, draft
+from edge_runtime.author.draft import draft
 from edge_runtime.author.draft_data import read_table
+from edge_runtime.author.draft_reference import Recorded
 from edge_runtime.author.lint_files import recognise
 from edge_runtime.author.lint_nodes import parse_model
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, UsageError
@@ -54,12 +55,11 @@ def main(args: Namespace) -> int:
 
 
 def _recorded(path: Path, out: Path) -> Recorded | None:
-    """The reference beside the data, where one lies there with arrays as `record_reference` names them."""
+    """The reference beside the data, where one lies there."""
     if not path.is_file():
         return None
-    names = tuple(read_npz(_read(path, _MAX_DATA_BYTES), path))
-    groups = {name.partition("/")[0] for name in names}
-    return Recorded(_from(out, path), names) if {"raw", "output"} <= groups else None
+    arrays = read_npz(_read(path, _MAX_DATA_BYTES), path)
+    return Recorded(_from(out, path), {name: values.shape for name, values in arrays.items()})
 
 
 def _from(out: Path, path: Path) -> str:

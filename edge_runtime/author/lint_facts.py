@@ -21,7 +21,7 @@ class InputFact(NamedTuple):
 
 
 class OutputFact(NamedTuple):
-    """An output: how many numbers a case it gives, or how many labels they stand for; None where it does not say.
+    """An output: how many numbers a case it gives, or how many labels they stand for, and which; None where it does not say.
 
     ``batch_axis`` is where the batch is, of a state.
     """
@@ -29,6 +29,7 @@ class OutputFact(NamedTuple):
     name: str
     values: int | None = None
     labels: int | None = None
+    words: tuple[str, ...] = ()
     batch_axis: int = 0
 
 
@@ -103,7 +104,7 @@ def _input(stated: ContractInput, contract: Contract) -> InputFact:
 
 def _output(output: Output) -> OutputFact:
     if output.form == "label":
-        return OutputFact(output.tensor, labels=len(output.labels))
+        return OutputFact(output.tensor, labels=len(output.labels), words=output.labels)
     is_alone = output.form == "number" and "column" not in output.model_fields_set
     return OutputFact(output.tensor, values=1 if is_alone else None)
 

@@ -41,6 +41,17 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
     yield from (one for one in messages(model) if isinstance(one, TensorProto))
 
 
+def stated_classes(model: ModelProto) -> tuple[str, ...] | None:
+    """The classes that a classifier of ai.onnx.ml names, as texts; None where no node does, or two differ."""
+    found = {
+        tuple(text.decode("utf-8", "replace") for text in one.strings) or tuple(map(str, one.ints))
+        for node in nodes(model)
+        for one in node.attribute
+        if one.name.startswith("classlabels") and one.type in (AttributeProto.STRINGS, AttributeProto.INTS)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
 def constants(graph: GraphProto) -> dict[str, Constant]:
     """What a graph's own nodes may take as constants: its initializers and its Constant nodes; no external data."""
     found = {tensor.name: tensor for tensor in graph.initializer}

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from edge_runtime.author.lint_facts import Facts, InputFact, OutputFact
 from edge_runtime.author.lint_finding import Finding, Rule
-from edge_runtime.author.lint_nodes import dtype_name
+from edge_runtime.author.lint_nodes import dtype_name, stated_classes
 
 NAME = Rule(
     "port-name", "error", "an input or output that only the contract or only the model has",
@@ -28,6 +28,11 @@ LABELS = Rule(
     "label-count", "error", "another number of labels than the output has classes",
     "labels are off by one from there on: a background class is missing, or one too many",
     "give one label for each number of the output, in the order of training",
+)  # fmt: skip
+ORDER = Rule(
+    "label-order", "error", "labels in another order than the classes that the model itself names",
+    "each answer is another class's word, said with the right one's score",
+    "write `labels` in the model's own order",
 )  # fmt: skip
 FIXED = Rule(
     "fixed-batch", "error", "a batch of fixed size in a model that is to be run in batches",
@@ -50,7 +55,7 @@ FLOOR = Rule(
     "export with a lower opset_version, or make sure of the devices",
 )  # fmt: skip
 
-RULES = (NAME, SHAPE, DTYPE, LABELS, FIXED, IR, OPSET, FLOOR)
+RULES = (NAME, SHAPE, DTYPE, LABELS, ORDER, FIXED, IR, OPSET, FLOOR)
 
 RUNTIMES = {
     (1, 24): (13, 25, 5), (1, 25): (13, 26, 5), (1, 26): (13, 26, 5), (1, 27): (13, 26, 5), (1, 28): (13, 26, 5),
@@ -70,6 +75,7 @@ def ports(model: ModelProto, facts: Facts) -> Iterator[Finding]:
     outputs = list(model.graph.output)
     yield from _inputs(inputs, facts.inputs)
     yield from _outputs(outputs, facts.outputs)
+    yield from _label_order(model, facts.outputs)
     axes = {fact.name: fact.batch_axis for fact in facts.inputs} | {
         fact.name: fact.batch_axis for fact in facts.outputs
     }
@@ -141,6 +147,17 @@ def _outputs(outputs: Sequence[ValueInfoProto], promised: Sequence[OutputFact]) 
             yield LABELS.found_at(f"output {fact.name!r}", f"{math.prod(sizes)} numbers a case, {fact.labels} labels")
         elif fact.values is not None and math.prod(sizes) != fact.values:
             yield SHAPE.found_at(f"output {fact.name!r}", f"{_shown(shape)}, where {fact.values} a case is promised")
+
+
+def _label_order(model: ModelProto, promised: Sequence[OutputFact]) -> Iterator[Finding]:
+    classes = stated_classes(model) or ()
+    texts = {one.name for one in model.graph.output if one.type.tensor_type.elem_type == TensorProto.STRING}
+    for fact in promised:
+        if fact.name not in texts and fact.words != classes and sorted(fact.words) == sorted(classes):
+            shown = ", ".join(classes)
+            yield ORDER.found_at(
+                f"output {fact.name!r}", f"labels {', '.join(fact.words)}, where the model has {shown}"
+            )
 
 
 def _batch(

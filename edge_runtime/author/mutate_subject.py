@@ -7,12 +7,13 @@ from typing import NamedTuple
 from edge_runtime.author.mutate_line import Way
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
-from edge_runtime.engine.session import CPU, open_session
+from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError
 from edge_runtime.flow.model import Infer, Model
 from edge_runtime.spec.inputs import Input
 from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.providers import CPU
 from edge_runtime.spec.variant import Tolerance, Variant
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_runtime.author.contract import TENSOR_WAY
 from edge_runtime.author.parity_rows import Raw, rows_of
 from edge_runtime.author.proof import LIMIT
+from edge_runtime.author.unsaid import TENSOR_WAY
 from edge_runtime.bundle.arrays import write_arrays
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError

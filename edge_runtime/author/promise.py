@@ -12,7 +12,7 @@ from edge_runtime.author.arrays import extent, longest_runs
 from edge_runtime.author.cases import negative_goldens
 from edge_runtime.author.contract import Contract, ContractChannel, ContractVariant, Range, band
 from edge_runtime.author.graph import Graph
-from edge_runtime.author.mistake import told
+from edge_runtime.author.mistake import together, told
 from edge_runtime.author.promise_ports import Ports, make_inputs, make_states, require_outputs
 from edge_runtime.author.quantize import RECIPE, Grid
 from edge_runtime.errors import ConfigurationError
@@ -37,17 +37,25 @@ def make_channels(contract: Contract, path: Path, train: NDArray[np.float64]) ->
     single = [columns[channel.name].start for channel in contract.channels if not channel.shape]
     watches = contract.has_time and any(channel.stuck_after for channel in contract.channels)
     runs = dict(zip(single, longest_runs(train[:, :, single]), strict=True)) if watches else {}
-    found = []
+    found: list[Channel] = []
+    wrong: list[ConfigurationError] = []
     for channel in contract.channels:
         subject = f"{path}, channel {channel.name}"
         place = columns[channel.name]
         longest = runs.get(place.start, 0)
         if channel.stuck_after is not None and channel.stuck_after <= longest:
-            raise ConfigurationError(
-                subject=f"{subject}, stuck_after", found=str(channel.stuck_after), todo=f"set {longest + 1}",
-                expected=f"more than {longest}, the longest equal run in the training data",
+            wrong.append(
+                ConfigurationError(
+                    subject=f"{subject}, stuck_after", found=str(channel.stuck_after), todo=f"set {longest + 1}",
+                    expected=f"more than {longest}, the longest equal run in the training data",
+                )
             )  # fmt: skip
-        found.append(_channel(channel, train[:, :, place], subject))
+        try:
+            found.append(_channel(channel, train[:, :, place], subject))
+        except ConfigurationError as error:
+            wrong.append(error)
+    if wrong:
+        raise together(wrong)
     return tuple(found)
 
 
@@ -127,7 +135,7 @@ def make_variant(
         model_inputs=tuple(port.name for port in graph.inputs),
         model_outputs=tuple(port.name for port in graph.outputs),
         isa=stated.isa,
-        tolerances={_PROVIDER: stated.tolerance or _TOLERANCES[stated.precision]},
+        tolerances={_PROVIDER: stated.tolerance or _TOLERANCES[stated.precision], **stated.tolerances},
         quantization=quantization,
         input_clip={name: Band(min=low, max=high) for name, (low, high) in grid.input_clip.items()},
         output_scale=grid.output_scale,

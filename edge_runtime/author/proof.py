@@ -1,8 +1,8 @@
-"""What a build is held against: the framework's record, other batch sizes, the test split; it changes nothing."""
+"""What a build is held against: the framework's record, other batch sizes, a split; it changes nothing."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,13 @@ Tensors = Mapping[str, NDArray[Any]]
 LIMIT = 1e-4
 # Float16 has 11 bits: near 4, an answer of a few layers is off by some steps of 2e-3.
 _FLOAT16_LIMIT = 1e-2
+
+
+class Measured(NamedTuple):
+    """By output its errors on one split, and what the bundle said to each of its cases."""
+
+    metrics: dict[str, Metrics]
+    said: Tensors
 
 
 def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
@@ -130,13 +137,14 @@ def tolerance_failures(model: Model, apart: Mapping[str, float]) -> Iterator[str
                 )
 
 
-def measure(source: Model, model: Model, test: Part) -> dict[str, Metrics]:
-    """By output, errors on the test split, and how far the bundle's answers are from the source model's."""
-    exact, ours = (answer_rows(one.manifest, through(one, test.raw).outputs)[0] for one in (source, model))
-    return {
-        output.name: _metrics(output, exact[output.name], ours[output.name], test.targets.get(output.name))
+def measure(source: Model, model: Model, part: Part) -> Measured:
+    """By output, errors on a split, how far the bundle's answers are from the source model's, and the answers."""
+    exact, ours = (answer_rows(one.manifest, through(one, part.raw).outputs)[0] for one in (source, model))
+    metrics = {
+        output.name: _metrics(output, exact[output.name], ours[output.name], part.targets.get(output.name))
         for output in model.manifest.outputs
     }
+    return Measured(metrics, ours)
 
 
 def clipped(model: Model) -> tuple[Finding, ...]:

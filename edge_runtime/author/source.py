@@ -2,14 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from edge_runtime.author.arrays import Arrays, Asked, Part, read_npz, take_part, take_reference
+from edge_runtime.author.arrays import Asked, Part, read_npz, take_part, take_reference
 from edge_runtime.author.contract import Contract, load_contract
 from edge_runtime.author.graph import MAX_MODEL_BYTES, Graph, clean_graph
 from edge_runtime.author.lint_build import as_exported, require_onnx
 from edge_runtime.author.lint_finding import Finding
+from edge_runtime.author.mistake import gathered, together
 from edge_runtime.errors import BundleError, ConfigurationError
 
 _MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
@@ -48,7 +50,9 @@ def read_source(path: Path) -> Source:
     names |= {f"variant.{one.name}.model": one.model for one in contract.variant if one.model is not None}
     own = contract.preprocess_onnx
     names |= {"preprocess_onnx": own.file} if own else {}
-    found = {key: _bytes(folder / name, path, key) for key, name in names.items()}
+    found, unread = gathered({key: partial(_bytes, folder / name, path, key) for key, name in names.items()})
+    if unread:
+        raise together(unread)
     digests = {"contract": sha256(path.read_bytes()), **{key: sha256(data) for key, data in found.items()}}
     stated = contract.provenance.model_sha256
     if stated not in (None, digests["model"]):
@@ -62,8 +66,15 @@ def read_source(path: Path) -> Source:
     for key, bytes_ in found.items():
         if key.endswith("model") or key == "preprocess_onnx":
             require_onnx(bytes_, str(folder / names[key]))
-    reference = take_reference(read_npz(found["reference"], asked), contract, str(asked))
-    train = take_part(data, contract.data.train, contract, subject)
+    recorded = read_npz(found["reference"], asked)
+    splits = {"train": contract.data.train, "test": contract.data.test, "validation": contract.data.validation}
+    parts, wrong = gathered(
+        {key: partial(take_part, data, split, contract, subject) for key, split in splits.items() if split}
+    )
+    references, unlike = gathered({"reference": partial(take_reference, recorded, contract, str(asked))})
+    if wrong or unlike:
+        raise together([*unlike, *wrong])
+    train, reference = parts["train"], references["reference"]
     findings = as_exported(contract, untouched, len(train.raw), folder)
     models = {file: _clean(data, contract, folder / file) for file, data in untouched.items()}
     return Source(
@@ -74,16 +85,11 @@ def read_source(path: Path) -> Source:
         untouched=untouched,
         prepare=_prepare(found["preprocess_onnx"], contract, folder / own.file) if own else None,
         train=train,
-        test=take_part(data, contract.data.test, contract, subject) if contract.data.test else None,
-        validation=_validation(data, contract, subject),
+        test=parts.get("test"),
+        validation=parts.get("validation"),
         asked=_named(reference, models[contract.model]),
         findings=findings,
     )
-
-
-def _validation(data: Arrays, contract: Contract, subject: str) -> Part | None:
-    part = contract.data.validation
-    return take_part(data, part, contract, subject) if contract.gates and part else None
 
 
 def sha256(data: bytes) -> str:

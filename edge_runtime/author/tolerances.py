@@ -9,7 +9,7 @@ from edge_runtime.author.graph import Graph
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.device.fingerprint import fingerprint
 from edge_runtime.device.probe import probe
-from edge_runtime.engine.session import CPU
+from edge_runtime.spec.providers import CPU
 from edge_runtime.spec.variant import Tolerance, Variant
 
 

@@ -15,10 +15,13 @@ from numpy import vdot
 from numpy.typing import NDArray
 
 from edge_runtime.errors import BundleError, DeviceError
+from edge_runtime.spec.providers import CPU, PROVIDERS
 
-CPU = "CPUExecutionProvider"
-# What this release can prove; the names are onnxruntime's.
-PROVIDERS = (CPU,)
+# y = Identity(x), float32, one dimension; IR version 8, opset 13. The smallest model a provider can be asked to run.
+IDENTITY_MODEL = (
+    b'\x08\x08\x12\x00:9\n\x10\n\x01x\x12\x01y"\x08Identity\x12\x01gZ\x10\n\x01x\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01n'
+    b"b\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01nB\x04\n\x00\x10\r"
+)
 MIN_OPSET = 7
 # From which onnxruntime on, which IR version and which opset of ai.onnx are taken: measured on the wheels, newest first.
 _TAKEN = (((1, 32), 14, 28), ((1, 25), 13, 26), ((1, 24), 13, 25))
@@ -72,30 +75,35 @@ class Session:
 
 
 def open_session(
-    model: bytes, *, provider: str = CPU, threads: int = 1, quant_precision: bool = False, takes_nan: bool = False
+    model: bytes,
+    *,
+    provider: str = CPU,
+    provider_options: Mapping[str, str] | None = None,
+    elsewhere: bool = False,
+    threads: int = 1,
+    quant_precision: bool = False,
+    takes_nan: bool = False,
 ) -> Session:
     """Load a model from bytes that were verified, with settings that are the same at build, self-test and service.
 
     One optimization level (all): below 'extended' an int8 model gives other numbers. No spinning: an idle thread pool
     burns a core. ``quant_precision`` is for x86-64 without VNNI and weights beyond 7 bits, and only there.
-    ``takes_nan``: the author lets missing numbers through as NaN, as trees know them.
+    ``takes_nan``: the author lets missing numbers through as NaN, as trees know them. ``elsewhere``: the CPU may run
+    what the provider does not take; without it a session that would fall back is no session.
 
     Raises:
-        DeviceError: the provider is not one this release can prove, or onnxruntime is missing or of another kind.
+        DeviceError: the provider is unknown, not in this onnxruntime, without its device, or does not take the whole
+            model; or onnxruntime is missing or of another kind.
         BundleError: onnxruntime refuses the model.
 
     """
-    if provider not in PROVIDERS:
-        raise DeviceError(
-            subject="provider", found=repr(provider), expected=" or ".join(PROVIDERS),
-            todo="correct the device profile; this release proves no other provider",
-        )  # fmt: skip
     if len(model) > MAX_MODEL_BYTES:
         raise BundleError(
             subject="model", found=f"{len(model)} bytes", expected=f"at most {MAX_MODEL_BYTES}",
             todo="this runtime is for small models",
         )  # fmt: skip
     ort = _onnxruntime()
+    _require(provider, ort)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -105,10 +113,19 @@ def open_session(
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if quant_precision:
         options.add_session_config_entry("session.x64quantprecision", "1")
+    providers: list[Any] = [(provider, dict(provider_options or {}))]
+    if elsewhere:
+        providers.append(CPU)
+    elif provider != CPU:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     with _EmptyFolder():
         try:
-            session = ort.InferenceSession(model, options, providers=[provider])
+            # Without its own fallback, which would print to standard output and try the CPU.
+            session = ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
         except Exception as error:
+            if provider != CPU:
+                alone = model != IDENTITY_MODEL and _runs_alone(ort, providers[0])
+                raise _refused_by(provider, error, runs_alone=alone) from error
             raise BundleError(
                 subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
                 expected="a model this onnxruntime can load",
@@ -121,6 +138,49 @@ def open_session(
                 todo="have the author export tensors alone, no sequences, maps or optionals",
             )  # fmt: skip
     return Session(session, ort.RunOptions(), takes_nan=takes_nan)
+
+
+def _require(provider: str, ort: Any) -> None:
+    """Hold a provider's name against what this onnxruntime was built with: for any other it takes the CPU, silently."""
+    known = PROVIDERS.get(provider)
+    if known is None:
+        raise DeviceError(
+            subject="provider", found=repr(provider), expected=f"one of {', '.join(PROVIDERS)}",
+            todo="correct the device profile",
+        )  # fmt: skip
+    built_in = ort.get_available_providers()
+    if provider not in built_in:
+        raise DeviceError(
+            subject=f"provider {provider}", found=f"not in this onnxruntime {ort.__version__} ({', '.join(built_in)})",
+            expected=f"it, from {known.distribution}", todo="install that in place of this one, or name another profile",
+        )  # fmt: skip
+
+
+def _runs_alone(ort: Any, provider: tuple[str, dict[str, str]]) -> bool:
+    """Whether the provider takes the smallest model there is, so that a refusal is about the model and not the device."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    try:
+        ort.InferenceSession(IDENTITY_MODEL, options, providers=[provider], enable_fallback=0)
+    except Exception:  # noqa: BLE001 -- whatever its reason, it does not run
+        return False
+    return True
+
+
+def _refused_by(provider: str, error: Exception, *, runs_alone: bool) -> DeviceError:
+    """ONNX Runtime says of a missing library, a missing device and an operator not taken alike that it would fall back."""
+    subject, reason = f"provider {provider}", _first_line(error)
+    if runs_alone:
+        return DeviceError(
+            subject=subject, found=f"it does not take the whole model ({reason})", expected="every node on it",
+            todo="allow a share elsewhere in the profile, or have the author build a variant for it",
+        )  # fmt: skip
+    return DeviceError(
+        subject=subject, found=f"it runs nothing here ({reason})",
+        expected="its library, and a device of the kind its options ask for",
+        todo="correct its options in the profile, install its driver, or name another provider",
+    )  # fmt: skip
 
 
 def version() -> str:

@@ -268,6 +268,12 @@ class Line:
         """Count answers a sink took."""
         self.ledger.published += count
 
+    def distrust(self) -> None:
+        """Begin anew what the model itself has left behind in the streams: states and hysteresis; samples stay."""
+        for name, stream in self._streams.items():
+            stream.begin_anew(self._post.fresh)
+            self._touched[name] = stream
+
     def take_changes(self) -> dict[str, Any]:
         """What changed since the last call, as JSON can hold it: the samples, the streams' answers so far, the ledger."""
         changes: dict[str, Any] = {"ledger": self.ledger.as_dict()}

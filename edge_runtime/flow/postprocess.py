@@ -31,6 +31,9 @@ class Labelled(NamedTuple):
 
 
 Made = float | tuple[float, ...] | Labelled | Unusable
+UNUSABLE = ("not_finite_output", "no_number", "unknown_label")
+"""Every reason of one: a model that gives any of them may not be the one that was proven any more."""
+
 _NOT_FINITE = Unusable("not_finite_output", "NaN or infinity from the model")
 
 

@@ -208,6 +208,11 @@ class Stream:
             "state": self.saved_state(),
         }
 
+    def begin_anew(self, switches: tuple[bool, ...]) -> None:
+        """Forget what came of a model's answers; the next one is flagged as after a restart."""
+        self.state = {one.input: one.fresh for one in self._rule.states}
+        self.switches, self.restarted = switches, True
+
     def saved_state(self) -> dict[str, list[Any]]:
         """The recurrent state alone, as JSON can hold it: float32 goes through float64 and back without loss."""
         return {name: values.ravel().tolist() for name, values in self.state.items()}

@@ -88,6 +88,7 @@ class BrokerLink:
         self._place = f"{target.host}:{target.port}"
         self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
         self._wake: Callable[[], None] = lambda: None
+        self._begun = False
         self._out: list[bytes] = []
         self._speaks = deque(speaks)
         self._dialect = self._speaks[0](target, self)
@@ -198,8 +199,11 @@ class BrokerLink:
         return inbox
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Begin to connect."""
+        """Begin to connect; a link that was begun before goes on, and wakes another from now on."""
         self._wake = wake
+        if self._begun:
+            return
+        self._begun = True
         self._retry_ns = self._mono_ns()
         self._status = f"connecting to {self._place}"
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
@@ -15,7 +16,8 @@ from edge_runtime.flow.model import Model
 from edge_runtime.run import checks, golden_checks
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.binding import ChannelBinding
-from edge_runtime.spec.device_profile import DeviceProfile
+from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
+from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.report import LEFT_OUT, Check, Report, Tier
 
 _PROOF: Final = object()
@@ -25,7 +27,7 @@ _T = TypeVar("_T")
 INJECTABLE: Final = (
     "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "provider",
     "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer", "golden_batches",
-    "negative_goldens", "latency", "memory",
+    "negative_goldens", "latency", "provider_choice", "memory",
 )  # fmt: skip
 
 
@@ -34,6 +36,8 @@ class ReadyModel:
     """A model that has passed its goldens on this device; only ``boot`` can make one, and only one may serve."""
 
     model: Model
+    goldens: Goldens
+    provider: str
     profile: DeviceProfile
     machine: Machine
     report: Report
@@ -110,9 +114,12 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
         facts=facts,
         injected=inject,
     )
-    if not passed or model is None:
+    if not passed or model is None or trial.goldens is None:
         return Booted(report, None)
-    return Booted(report, ReadyModel(model, setting.profile, setting.machine, report, proof=_PROOF))
+    return Booted(
+        report,
+        ReadyModel(model, trial.goldens, facts["provider"], setting.profile, setting.machine, report, proof=_PROOF),
+    )
 
 
 class _Trial:
@@ -124,6 +131,7 @@ class _Trial:
         self.checks: list[Check] = []
         self.bundle: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
+        self.goldens: Goldens | None = None
 
     def run(self, path: Path) -> Model | None:
         setting = self._setting
@@ -142,17 +150,38 @@ class _Trial:
         floor = setting.floors.get(manifest.id, 0) if manifest is not None else 0
         self._check("rollback_floor", checks.rollback_floor, manifest, floor)
         version = self._check("onnxruntime", checks.onnxruntime)
+        # Along the profile's list, never beyond it; the last one's failure is the boot's.
+        model, refused = None, dict[str, str]()
+        for choice in setting.profile.providers:
+            before = len(self.checks)
+            model = self._on(choice, bundle, manifest, version)
+            failed = next(
+                (one for one in self.checks[before:] if one.status == "fail" and one.tier == "required"), None
+            )
+            if failed is None or choice is setting.profile.providers[-1]:
+                break
+            refused[choice.name] = f"{failed.id}, {failed.measured}"
+            del self.checks[before:]
+        served = self.facts["provider"] if model is not None or refused else None
+        self._check("provider_choice", checks.provider_choice, served, refused, tier="wanted")
+        self._check("memory", checks.memory, manifest, setting.profile, tier="wanted")
+        return model
+
+    def _on(
+        self, choice: ProviderChoice, bundle: VerifiedBundle | None, manifest: Manifest | None, version: str | None
+    ) -> Model | None:
+        """Everything that depends on where the model runs."""
+        setting = self._setting
         variant = self._check(
-            "compatibility", checks.compatibility, manifest, setting.profile, setting.machine, version
+            "compatibility", checks.compatibility, manifest, choice.name, setting.profile, setting.machine, version
         )
-        provider = setting.profile.providers[0]
-        sessions = self._check("provider", checks.provider, bundle, manifest, variant, setting)
+        sessions = self._check("provider", checks.provider, bundle, manifest, variant, choice, setting)
         self.facts |= {
-            "onnxruntime": version or "none", "provider": provider.name, "profile": setting.profile.name,
+            "onnxruntime": version or "none", "provider": choice.name, "profile": setting.profile.name,
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
         }  # fmt: skip
-        self._check("placement", checks.placement, sessions, provider)
-        goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
+        self._check("placement", checks.placement, sessions, choice)
+        self.goldens = goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)
         conversions = self._check("bindings", checks.bindings, manifest, setting.bindings)
         self.facts["conversions"] = dict(conversions.by_line) if conversions else {}
@@ -160,9 +189,8 @@ class _Trial:
         if bundle is not None and manifest is not None and variant is not None and sessions is not None:
             model = Model(manifest, variant, bundle.digest, sessions.model, sessions.prepare)
         for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
-            self._check(name, getattr(golden_checks, name), model, goldens, provider.name)
+            self._check(name, getattr(golden_checks, name), model, goldens, choice.name)
         self._check("latency", golden_checks.latency, model, goldens, setting.profile, tier="wanted")
-        self._check("memory", checks.memory, manifest, setting.profile, tier="wanted")
         return model
 
     def _check(

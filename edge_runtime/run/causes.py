@@ -31,6 +31,7 @@ STAGES: Final[Mapping[str, str]] = {
     "golden_batches": "all three at once, in batches",
     "negative_goldens": "what must be refused",
     "latency": "time",
+    "provider_choice": "which of the profile's providers serves",
     "memory": "memory",
     "ports": "the serial ports",
 }
@@ -108,6 +109,10 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
         Cause("the provider took only a part of the model", "install the provider the profile names, or name another profile",
               ("onnxruntime", "provider", "configuration")),
         Cause("the model has operators that provider lacks", "have the author build a variant for it", ("bundle",)),
+    ),
+    "provider_choice": (
+        Cause("the profile's first provider does not work here, or not for this bundle", "the line says what refused it",
+              ("onnxruntime", "provider", "configuration", "bundle")),
     ),
     "goldens": (_REBUILD, _EDITED),
     "units": (_EDITED, _REBUILD),

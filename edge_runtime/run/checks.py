@@ -126,10 +126,9 @@ def rollback_floor(found: Manifest, floor: int, *, inject: bool) -> tuple[bool, 
 
 
 def compatibility(
-    found: Manifest, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
+    found: Manifest, provider: str, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
 ) -> tuple[Variant, str, str]:
-    """A variant that this onnxruntime, this profile and this processor can serve."""
-    provider = profile.providers[0].name
+    """A variant that this onnxruntime, this provider, this profile and this processor can serve."""
     variant = next((one for one in found.variants if _suits(one, provider, profile, machine)), found.variants[0])
     max_ir_version, max_opset = engine.newest_taken(runtime)
     ir_version = max_ir_version + 1 if inject else variant.ir_version
@@ -191,15 +190,22 @@ def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
 
 
 def provider(
-    bundle: VerifiedBundle, found: Manifest, variant: Variant, setting: "Setting", *, inject: bool
+    bundle: VerifiedBundle,
+    found: Manifest,
+    variant: Variant,
+    choice: ProviderChoice,
+    setting: "Setting",
+    *,
+    inject: bool,
 ) -> tuple[Sessions, str, str]:
     """The session that will serve is created on the provider, from the very bytes that were hashed."""
-    choice = setting.profile.providers[0]
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
     precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
     session = engine.open_session(
         bundle.files[variant.model],
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
+        provider_options=choice.options,
+        elsewhere=choice.allowed_elsewhere > 0,
         threads=setting.profile.intra_threads,
         quant_precision=precise,
         takes_nan=any(channel.when_missing == "pass" for channel in found.channels),
@@ -217,9 +223,26 @@ def provider(
             _unfit("preprocess.onnx, outputs", ", ".join(made), "the model's inputs by name")
     return (
         Sessions(session, prepare),
-        f"{choice.name}, {setting.profile.intra_threads} thread{kernels}",
+        f"{choice.name}{_told(choice.options)}, {setting.profile.intra_threads} thread{kernels}",
         f"profile {setting.profile.name}",
     )
+
+
+def _told(options: Mapping[str, str]) -> str:
+    return "".join(f" {key}={text}" for key, text in options.items())
+
+
+def provider_choice(provider: str, refused: Mapping[str, str], *, inject: bool) -> tuple[bool, str, str]:
+    """The provider that serves is the first of the profile's list; where it is a later one, why stands here."""
+    if inject:
+        refused = {"AnotherExecutionProvider": "provider, it was injected"} | dict(refused)
+    if refused:
+        why = "; ".join(f"{name} was refused by {reason}" for name, reason in refused.items())
+        raise DeviceError(
+            subject="provider", found=f"{provider}: {why}", expected=f"{next(iter(refused))}, the first of the profile",
+            todo="mend what refused it, or take it off the profile's list",
+        )  # fmt: skip
+    return True, provider, "the first of the profile"
 
 
 def _same_inputs(session: engine.Session, found: Manifest) -> None:

@@ -91,7 +91,7 @@ def _providers(profile: DeviceProfile | None, runtime: Finding) -> list[Finding]
         return [Finding("provider", "skipped", "not checked: needs a working onnxruntime")]
     if profile is None:
         return [Finding("provider", "skipped", "not checked: needs a profile")]
-    return [look.provider(choice.name, profile.intra_threads) for choice in profile.providers]
+    return [look.provider(choice, profile.intra_threads) for choice in profile.providers]
 
 
 def _lines(machine: Machine, loaded: LoadedConfig | None, profile: DeviceProfile | None, runtime: str) -> list[Finding]:

@@ -18,7 +18,7 @@ from edge_runtime.errors import EdgeRuntimeError
 from edge_runtime.links.serial_port import LinkAbsent, PortState, port_states
 from edge_runtime.run.config import LoadedConfig, state_folder
 from edge_runtime.spec.device_config import LineConfig
-from edge_runtime.spec.device_profile import DeviceProfile
+from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.source import ReplaySource
 
@@ -40,11 +40,6 @@ DAY_S: Final = 86_400
 RECORD_BYTES: Final = 380
 ANSWER_BYTES: Final = 250
 
-# y = Identity(x), float32, one dimension; IR version 8, opset 13. The smallest model a provider can be asked to run.
-IDENTITY_MODEL: Final = (
-    b'\x08\x08\x12\x00:9\n\x10\n\x01x\x12\x01y"\x08Identity\x12\x01gZ\x10\n\x01x\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01n'
-    b"b\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01nB\x04\n\x00\x10\r"
-)
 _ON_TOP: Final = "the status file and answers written to files come on top"
 
 
@@ -148,12 +143,14 @@ def onnxruntime(names: Sequence[str], source: str, *, frozen: bool) -> Finding:
     return Finding("onnxruntime", "ok", f"{text}, its telemetry off")
 
 
-def provider(name: str, threads: int) -> Finding:
+def provider(choice: ProviderChoice, threads: int) -> Finding:
     """Have a provider run a model of one node: being compiled in says nothing, a right answer does."""
-    subject = f"provider {name}"
+    name, subject = choice.name, f"provider {choice.name}"
     feed = np.array([1.5, -2.0], np.float32)
     try:
-        session = engine.open_session(IDENTITY_MODEL, provider=name, threads=threads)
+        session = engine.open_session(
+            engine.IDENTITY_MODEL, provider=name, provider_options=choice.options, threads=threads
+        )  # fmt: skip
         answer = session({"x": feed})["y"]
     except EdgeRuntimeError as error:
         return Finding(subject, "fail", f"{error.subject}: found {error.found}", error.todo)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from edge_runtime.device.probe import clock_synchronised
+from edge_runtime.errors import DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.encode import make_encoder
@@ -15,7 +16,6 @@ from edge_runtime.flow.line import Line
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
 from edge_runtime.links.mqtt_port import MqttLink
-from edge_runtime.run.boot import ReadyModel
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.run.redelivery import KnownMessages, Owed
@@ -27,13 +27,15 @@ from edge_runtime.sources.port import Chunk, Source, Wake
 from edge_runtime.spec.binding import SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
+from edge_runtime.spec.reading import Rejection
 from edge_runtime.spec.source import MqttSource
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
+    from edge_runtime.run.boot import ReadyModel
+    from edge_runtime.run.live import Live
     from edge_runtime.run.rebirths import Rebirths
     from edge_runtime.sinks.sparkplug_node import EdgeNode
-    from edge_runtime.spec.reading import Rejection
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
 WAITING_ANSWERS: Final = 4096
@@ -63,7 +65,7 @@ class Lane:
     def __init__(
         self,
         config: LineConfig,
-        ready: ReadyModel,
+        ready: "ReadyModel | Live",
         *,
         folder: Path,
         state: Path,
@@ -152,6 +154,7 @@ class Lane:
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
         self._flowed_ns = 0
+        self._proven, self._is_given_up = 0, False
         self._unkept, self._kept_samples, self._kept_gone, self._kept_added = False, 0, 0, 0
 
     def start(self, wake: Wake) -> None:
@@ -163,7 +166,19 @@ class Lane:
         self.source.start(wake, self._position if self.source.resumable else 0)
 
     def turn(self) -> bool:
-        """Take, answer, keep, send: whether anything was done."""
+        """Take, answer, keep, send: whether anything was done.
+
+        Raises:
+            DeviceError: the model has failed; what this turn took is neither kept nor acknowledged, as after kill -9.
+
+        """
+        try:
+            return self._turn()
+        except DeviceError:
+            self._is_given_up = True
+            raise
+
+    def _turn(self) -> bool:
         chunks = self._take()
         for chunk in chunks:
             self._feed(chunk)
@@ -206,13 +221,48 @@ class Lane:
             self._keep()
         if not self._stale and not self._journal.wants_compaction:
             return
+        self._compact(self._journal)
+
+    def _compact(self, journal: Journal) -> None:
+        """Write the whole state anew, which also mends what an earlier write did not bring there."""
+        self._note_outbox()
         try:
-            self._journal.compact(self._saved())
+            journal.compact(self._saved())
         except JournalFull as full:
             self._stale = self._stale or str(full)
         else:
             self._stale = ""
             self._acknowledge_kept()
+
+    def serves(self, live: "Live") -> bool:
+        """Whether its answers are of this model."""
+        return self._ready is live
+
+    def trust(self) -> None:
+        """The model has proven itself: so were the answers that it made so far."""
+        self._proven, self._is_given_up = self._outbox.added, False
+
+    def distrust(self, why: str) -> int:
+        """The model has failed a probe: take back what it answered since the last one and no sink has; how many.
+
+        Their samples stay where they are, in windows and in the journal; states and hysteresis, which came of its
+        answers, begin anew. Until ``trust`` the lane ends without another answer.
+        """
+        withdrawn = self._outbox.withdraw(self._proven)
+        self.line.ledger.answers_dropped["quarantined"] += len(withdrawn)
+        rejection = Rejection(
+            "quarantined", "answer", why, "a session that passes its goldens", "run edge-runtime selftest"
+        )
+        for entry in withdrawn:
+            self._dead.add(
+                rejection, time_ns=self._wall_ns(), line=self.name, stream="", raw=next(iter(entry.lines), b"")
+            )  # fmt: skip
+        self._owed.withdraw(self._outbox.added)
+        self.line.distrust()
+        self._is_given_up = True
+        if self._journal is not None:
+            self._compact(self._journal)
+        return len(withdrawn)
 
     def stop_taking(self) -> None:
         """Stop the source; what it still holds is taken by the turns that follow. Idempotent."""
@@ -232,7 +282,7 @@ class Lane:
             doors.callback(self._dead.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
-            if self._restored:
+            if self._restored and not self._is_given_up:
                 doors.callback(self._finish)
             self.source.stop()
 
@@ -250,7 +300,7 @@ class Lane:
     def _close_journal(self, journal: Journal) -> None:
         try:
             # A lane that never came to take over what its journal holds must not write its own emptiness over it.
-            if self._restored:
+            if self._restored and not self._is_given_up:
                 journal.compact(self._saved())
             journal.close()
         except JournalFull as full:
@@ -294,7 +344,7 @@ class Lane:
             sinks={sink.name: sink.status() for sink in self._sinks},
             reopened=self.source.reopened,
             bundle=BundleIdentity(manifest.id, manifest.version, self._ready.model.digest),
-            provider=self._ready.profile.providers[0].name,
+            provider=self._ready.provider,
             last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),

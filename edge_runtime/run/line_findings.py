@@ -70,11 +70,19 @@ def fit(
     subject = f"fit of line {line.name}"
     if manifest is None or profile is None or not runtime:
         return Finding(subject, "skipped", "not checked: needs the bundle, a profile and onnxruntime")
-    try:
-        _, measured, limit = checks.compatibility(manifest, profile, machine, runtime, inject=False)
-    except EdgeRuntimeError as error:
-        return _failed(subject, error)
-    return Finding(subject, "ok", f"{measured}; onnxruntime {runtime} takes {limit}")
+    refused = []
+    for choice in profile.providers:
+        try:
+            _, measured, limit = checks.compatibility(manifest, choice.name, profile, machine, runtime, inject=False)
+        except EdgeRuntimeError as error:
+            refused.append(_failed(subject, error))
+        else:
+            finding = Finding(subject, "ok", f"{measured}, on {choice.name}; onnxruntime {runtime} takes {limit}")
+            if not refused:
+                return finding
+            text = f"{finding.text}; {profile.providers[0].name} is not for it ({refused[0].text})"
+            return finding._replace(status="warn", text=text, todo=refused[0].todo)
+    return refused[-1]
 
 
 def bindings(line: LineConfig, manifest: Manifest | None, today: dt.date, folder: Path) -> list[Finding]:

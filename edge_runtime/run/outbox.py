@@ -56,6 +56,15 @@ class Outbox:
             dropped += self._release(1)
         return dropped
 
+    def withdraw(self, first: int) -> list[Entry]:
+        """Take back, counted as ``added`` counts, the answers from ``first`` on that no sink has taken or sent."""
+        sent = max((taken + sink.in_flight for sink, taken in zip(self._sinks, self._taken, strict=True)), default=0)
+        keep = max(first - self._gone, sent, 0)
+        withdrawn = [self._entries.pop() for _ in range(len(self._entries) - keep)][::-1]
+        self._new = self._new[: max(0, len(self._new) - len(withdrawn))]
+        self.bytes -= sum(len(line) for entry in withdrawn for line in entry.lines)
+        return withdrawn
+
     @property
     def is_blocked(self) -> bool:
         """Whether some sink has not taken all there is."""

@@ -56,6 +56,10 @@ class Owed:
             self._position = position
             self._marks.append((position, added))
 
+    def withdraw(self, added: int) -> None:
+        """Answers beyond ``added`` have been taken back: their samples wait for none of them."""
+        self._marks = deque((position, min(one, added)) for position, one in self._marks)
+
     def settled(self, gone: int) -> int | None:
         """The last position whose answers are among the ``gone`` ones; None where that is no news."""
         position = None

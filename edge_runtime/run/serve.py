@@ -8,16 +8,19 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from edge_runtime.errors import ConfigurationError, DeviceError, EdgeRuntimeError, TemporaryError
+from edge_runtime.flow.postprocess import UNUSABLE
 from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.broker import offline, open_link, open_node, with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
+from edge_runtime.run.live import Live, Quarantined
 from edge_runtime.run.loop import Loop
 from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
@@ -58,6 +61,9 @@ class Service:
         self._link: MqttLink | None = None
         self._node: EdgeNode | None = None
         self._tests: tuple[SelftestHealth, ...] = ()
+        self._lives: tuple[Live, ...] = ()
+        self._probe_ns = 0
+        self._unusable = 0
         self._announced: tuple[object, ...] = ()
 
     def run(self, *, exit_on_refusal: bool) -> int:
@@ -71,10 +77,13 @@ class Service:
         self._tests = tuple(SelftestHealth.of(report) for report in reports)
         refused = [report for report in reports if report.state != "OPERATIONAL"]
         if refused:
-            return self._stay_in_error(refused, exit_on_refusal=exit_on_refusal)
+            return self._stay_in_error(*_refusal(refused), exit_on_refusal=exit_on_refusal)
         try:
             self._serve(models)
             self._part("it was stopped")
+        except Quarantined as lost:
+            _say(str(lost))
+            return self._stay_in_error(str(lost), lost.exit_code, exit_on_refusal=exit_on_refusal)
         except EdgeRuntimeError as error:
             self._part(str(error))
             self._write("ERROR", str(error), ready=False, live=False)
@@ -105,11 +114,19 @@ class Service:
                 models |= {line.name: booted.ready for line in lines}
         return reports, models
 
+    def _boot_again(self, path: Path) -> Booted:
+        return boot(path, make_line_setting(self._loaded, path))
+
     def _serve(self, models: dict[str, ReadyModel]) -> None:
+        paths = {line.name: self._loaded.resolve(line.bundle) for line in self._loaded.config.line}
+        lives = {
+            paths[name]: Live(ready, partial(self._boot_again, paths[name]), _say) for name, ready in models.items()
+        }
+        self._lives = tuple(lives.values())
         self._lanes = tuple(
             Lane(
                 with_topics(line, self._loaded.config.broker),
-                models[line.name],
+                lives[paths[line.name]],
                 folder=self._loaded.folder,
                 state=self._state,
                 run_id=self._run_id,
@@ -122,30 +139,29 @@ class Service:
         )
         self._write("OPERATIONAL", "every check passed", ready=True)
         self._notice.ready("serving")
-        self._turn(self._every_tick)
+        self._turn(self._lanes, self._every_tick)
 
-    def _turn(self, every_tick: Callable[[], None]) -> None:
+    def _turn(self, lanes: Sequence[Lane], every_tick: Callable[[], None]) -> None:
         """Turn lanes and link until the sources have ended or a signal came."""
-        node = self._node if self._lanes else None  # a node that answers nothing is not there
-        self._loop = Loop(self._lanes, every_tick, time.monotonic_ns, self._link, node)
+        node = self._node if lanes else None  # a node that answers nothing is not there
+        self._loop = Loop(lanes, every_tick, time.monotonic_ns, self._link, node)
         if self._stop.is_set():
             self._loop.stop()
         self._loop.run()
 
-    def _stay_in_error(self, refused: list[Report], *, exit_on_refusal: bool) -> int:
-        failed = [check for report in refused for check in report.failures(REQUIRED)]
-        first = failed[0]
-        reason = f"{refused[0].bundle.get('path')}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}"
+    def _stay_in_error(self, reason: str, code: int, *, exit_on_refusal: bool) -> int:
         self._notice.status(f"ERROR: {reason}")
+        if self._node is not None:
+            self._node.close()  # a host must not take a node that answers nothing for one whose values stand still
         sensors = [f"{line.name} ({line.source.kind})" for line in self._loaded.config.line if not line.ends]
         if exit_on_refusal or not sensors:
             self._write("ERROR", reason, ready=False, stopped=True)
             if not exit_on_refusal:
                 _say(
-                    f"publishing nothing and leaving with exit code {first.code}:"
+                    f"publishing nothing and leaving with exit code {code}:"
                     " no sensor stands behind any line, each source ends by itself"
                 )
-            return first.code
+            return code
         self._write("ERROR", reason, ready=False)
         _say(
             f"staying up in ERROR and publishing nothing, so that edge-runtime status can say why: a sensor stands behind"
@@ -156,17 +172,37 @@ class Service:
             self._notice.watchdog()
             self._write("ERROR", reason, ready=False)
 
-        self._turn(every_tick)
+        self._turn((), every_tick)
         self._part(reason)
         self._write("ERROR", reason, ready=False, stopped=True)
         return 0
 
     def _every_tick(self) -> None:
+        self._prove()
         self._notice.watchdog()
         self._write("OPERATIONAL", self._reason(), ready=True)
 
+    def _prove(self) -> None:
+        """Have each model answer goldens again: on schedule, and at once where it gave something that is no answer."""
+        unusable = sum(sum(lane.line.ledger.refused[reason] for reason in UNUSABLE) for lane in self._lanes)
+        now_ns = time.monotonic_ns()
+        if now_ns < self._probe_ns and unusable == self._unusable:
+            return
+        self._probe_ns, self._unusable = now_ns + round(self._loaded.config.probe_s * 1e9), unusable
+        for live in self._lives:
+            lanes = [lane for lane in self._lanes if lane.serves(live)]
+            why = live.probe()
+            if why:
+                withdrawn = sum(lane.distrust(why) for lane in lanes)
+                _say(f"{why}; publishing stops, {withdrawn} answers that had not gone out are withdrawn")
+                self._write("QUARANTINED", why, ready=False)
+                live.rebuild(why)
+            for lane in lanes:
+                lane.trust()
+
     def _reason(self) -> str:
-        troubles = [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
+        troubles = [f"a session was made anew: {live.rebuilt}" for live in self._lives if live.rebuilt]
+        troubles += [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
         if self._link is not None and self._link.trouble:
             troubles.insert(0, self._link.trouble)
         if self._node is not None and self._node.trouble:
@@ -221,6 +257,15 @@ class Service:
         self._stop.set()
         if self._loop is not None:
             self._loop.stop()
+
+
+def _refusal(refused: list[Report]) -> tuple[str, int]:
+    """What failed first, in one line, and the exit code it stands for."""
+    first = next(check for report in refused for check in report.failures(REQUIRED))
+    return (
+        f"{refused[0].bundle.get('path')}: {first.id}: {first.measured}; expected {first.limit}; {first.hint}",
+        first.code,
+    )
 
 
 def _make_folder(state: Path) -> None:

@@ -248,6 +248,9 @@ class DeviceConfig(BaseModel):
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
+    probe_s: Annotated[FiniteFloat, Field(ge=1, le=86_400)] = Field(
+        default=60.0, description="Seconds between two golden probes of each model while it serves."
+    )
     broker: BrokerConfig | None = Field(default=None, description="The MQTT broker of sources and sinks.")
     line: Annotated[tuple[LineConfig, ...], Field(min_length=1)] = Field(description="At least one [[line]].")
 

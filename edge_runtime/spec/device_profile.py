@@ -1,8 +1,11 @@
 """What a kind of machine can do, as one file of device_profiles/ says it; it measures nothing and picks no machine."""
 
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+
+from edge_runtime.spec.providers import CPU, PROVIDERS
 
 PROFILE_SCHEMA: Literal["edge-runtime/profile/1"] = "edge-runtime/profile/1"
 
@@ -17,13 +20,29 @@ class ProviderChoice(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    name: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*ExecutionProvider$")] = Field(
-        description="ONNX Runtime's own name, such as CPUExecutionProvider."
-    )
+    name: str = Field(description="ONNX Runtime's own name, such as CPUExecutionProvider.")
     options: dict[str, str] = Field(default={}, description="Handed to the provider as they stand.")
     allowed_elsewhere: FiniteFloat = Field(
         default=0.0, ge=0.0, lt=1.0, description="Share of a model's nodes that may run on another provider."
     )
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in PROVIDERS:
+            raise ValueError(_nearest(name, PROVIDERS))
+        return name
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """ONNX Runtime drops an option it does not know without a word, or answers with another provider."""
+        known = PROVIDERS[self.name].options
+        for key in self.options:
+            if key not in known:
+                raise ValueError(f"{self.name} has no option {key!r}: {_nearest(key, known)}")
+        if self.name == CPU and self.allowed_elsewhere:
+            raise ValueError(f"allowed_elsewhere with {CPU}; there is nowhere else")
+        return self
 
 
 class DeviceProfile(BaseModel):
@@ -50,3 +69,12 @@ class DeviceProfile(BaseModel):
         default=None, gt=0, description="What one inference may take; absent: only the bundle's own need counts."
     )
     onnxruntime: str = Field(min_length=1, description="Where the right onnxruntime comes from, for a person.")
+
+
+def _nearest(text: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it
+
+    near = get_close_matches(text, known, n=1, cutoff=0.5)
+    if near:
+        return f"{near[0]} perhaps"
+    return f"one of {', '.join(sorted(known))}" if known else "it takes none"

@@ -8,7 +8,7 @@ LEFT_OUT = "what it needs failed above"
 
 Status = Literal["pass", "fail", "warn", "skip"]
 Tier = Literal["required", "wanted"]
-State = Literal["POWER_ON", "TESTING", "OPERATIONAL", "ERROR"]
+State = Literal["POWER_ON", "TESTING", "OPERATIONAL", "QUARANTINED", "ERROR"]
 BOTH_TIERS: frozenset[Tier] = frozenset({"required", "wanted"})
 REQUIRED: frozenset[Tier] = frozenset(("required",))
 

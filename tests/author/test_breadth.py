@@ -277,7 +277,7 @@ MISTAKES: list[tuple[str, str, str, type[EdgeRuntimeError], str]] = [
     ("grain", 'tensor = "ambient"', 'tensor = "surroundings"', ConfigurationError, "expected 'spectrum' or 'ambient'"),
     ("grain", "shape = [16]", "shape = [15]", ConfigurationError, "found shape (40, 16); expected (cases, 15)"),
     ("grain", 'axes = ["batch", "point"]', 'axes = ["batch", "row"]', ConfigurationError, "found 'row'; expected time (1)"),
-    ("grain", 'labels = ["wheat", "rye", "barley"]', 'labels = ["wheat", "rye"]', ConfigurationError, "0 to 2; expected 0 to 1"),
+    ("grain", 'labels = ["wheat", "rye", "barley"]', 'labels = ["wheat", "rye"]', ConfigurationError, "found 'barley'; expected"),
     ("grain", 'form = "vector"', 'form = "number"', BundleError, "found shape (batch, 2); expected one number a case"),
     ("grain", 'ambient = "right"', 'ambience = "right"', ConfigurationError, "reference, tensor: found"),
     ("grain", 'parts = "p"', 'parts = "k"', ConfigurationError, "reference, output: found shape (40, 3)"),
@@ -295,13 +295,21 @@ MISTAKES: list[tuple[str, str, str, type[EdgeRuntimeError], str]] = [
     ("pump", "hold_s = 5\n", "", ConfigurationError, "hold needs hold_s"),
     ("bearing", "hop = 8", "hop = 8\nlength = 16", ConfigurationError, "no valid TOML"),
     ("bearing", "length = 16", "length = 32", ConfigurationError, "found shape (40, 16, 3); expected (cases, 32 time"),
-    ("trees", '"wet", "frozen"]\n', '"wet"]\n', BundleError, "found label 'frozen'; expected a value the contract knows"),
+    ("trees", '"wet", "frozen"]\n', '"wet"]\n', ConfigurationError, "found 'frozen'; expected one of dry, wet"),
     ("trees", 'when_missing = "pass"\n', "", ConfigurationError, "NaN or infinite values"),
     ("bits", "batch_sizes = [1]\n", "", BundleError, "fixed batch of 1"),
     ("bits", 'dtype = "uint8"', 'dtype = "int8"', ConfigurationError, "expected numbers of int8"),
     ("bits", "shape = [4, 3]", "shape = [3, 4]", ConfigurationError, "found shape (40, 4, 3); expected (cases, 3, 4)"),
     ("bits", 'dtype = "uint8"\n', "", ConfigurationError, "an opaque channel says its dtype"),
 ]  # fmt: skip
+
+
+def test_a_text_of_the_model_that_is_no_label_is_one_line(made: Callable[[str], Pack]) -> None:
+    pack = made("trees")
+    pack.edit('"wet", "frozen"]\n', '"wet"]\n')
+    pack.edit(', target = { road = "test_label" }', "")
+    with pytest.raises(BundleError, match="found label 'frozen'; expected a value the contract knows"):
+        _build(pack)
 
 
 @pytest.mark.parametrize(("name", "old", "new", "kind", "words"), MISTAKES)

@@ -4,11 +4,13 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edge_runtime.author.build_command import main, record_path, report_path
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
+from edge_runtime.cli import main as cli
 from edge_runtime.errors import ConfigurationError, UsageError
 from tests.author.conftest import Pack
 
@@ -113,3 +115,40 @@ def test_without_onnx_one_line_says_what_to_install() -> None:
     assert "onnx: found not installed" in done.stderr
     assert "install edge-runtime[author]" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_mistake_is_a_line_of_one_run(pack: Pack, capsys: pytest.CaptureFixture[str]) -> None:
+    pack.edit('licence = "CC0-1.0"', 'licence = "TODO"')
+    pack.edit('version = "1.2.3"', 'version = "1"')
+    assert cli(["build", str(pack.contract)]) == 78
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"edge-runtime: {pack.contract}, provenance.licence: found TODO;")
+    assert second.startswith(f"edge-runtime: {pack.contract}, version: found '1';")
+
+
+def test_a_stuck_limit_that_is_too_low_is_told_of_every_channel(pack: Pack) -> None:
+    pack.arrays("data.npz", lambda found: found.update(train=np.repeat(found["train"][:, :, :1], 3, axis=2)))
+    pack.edit("physical = [-60, 60]", "physical = [-60, 60]\nstuck_after = 2")
+    pack.edit("physical = [0, 105]", "physical = [110, 105]\nstuck_after = 3")
+    with pytest.raises(
+        ConfigurationError, match="channel air_temperature, stuck_after: found 2; expected more than 3"
+    ) as caught:
+        main(_arguments(pack, None))
+    stuck, band = map(str, caught.value.others)
+    assert "channel relative_humidity, stuck_after: found 3; expected more than 3" in stuck
+    assert "channel relative_humidity, physical" in band
+
+
+def test_every_file_and_every_array_that_is_not_there_is_told(pack: Pack, capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in (('"train"', '"trains"'), ('"test_y"', '"tests_y"'), ('output = "answered"', 'output = "said"')):
+        pack.edit(old, new)
+    assert cli(["build", str(pack.contract)]) == 78
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("found ")[2].partition(";")[0] for line in lines] == [
+        "no array 'said'", "no array 'trains'", "no array 'tests_y'",
+    ]  # fmt: skip
+    pack.edit('"model.onnx"', '"models.onnx"')
+    pack.edit('"data.npz"', '"dates.npz"')
+    assert cli(["build", str(pack.contract)]) == 78
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": found")[0].rpartition(", ")[2] for line in lines] == ["model", "data"]

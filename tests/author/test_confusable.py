@@ -57,6 +57,13 @@ def test_assume_needs_a_waiver_and_refuse_does_not() -> None:
     assert list(judge_units([narrow])) == []
 
 
+def test_a_rate_of_events_is_asked_what_it_counts() -> None:
+    (finding,) = judge_units([AIR._replace(name="speed", unit="/min", physical=(0, 20000))])
+    assert (finding.id, finding.severity) == ("events-per-minute", "warning")
+    assert str(finding).startswith("channel speed in /min: counts events a minute, not turns [events-per-minute];")
+    assert list(judge_units([AIR._replace(unit="circ/min"), AIR._replace(unit="Hz")])) == []
+
+
 def test_a_trained_range_alone_is_enough() -> None:
     wide = AIR._replace(tolerated=(20, 45), trained=(-5, 40), physical=(-60, 60), assumed=True)
     assert len(list(judge_units([wide]))) == 1

@@ -106,6 +106,81 @@ def test_a_reference_without_its_tensor_says_how_to_record_one(pack: Pack, text:
     assert "scaler inside the graph the tensor is the raw values" in line
 
 
+def _lines(pack: Pack) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load_contract(pack.contract)
+    return [line.removeprefix(f"{pack.contract}, ") for line in map(str, (caught.value, *caught.value.others))]
+
+
+def test_every_mistake_of_a_contract_is_told_in_one_run_and_each_once(pack: Pack) -> None:
+    for old, new in (
+        ('licence = "CC0-1.0"', 'licence = "TODO"'), ('unit = "Cel"\ntol', 'unit = "TODO"\ntol'),
+        ("physical = [0, 105]", 'physical = ["TODO", "TODO"]'), ("tolerated = [-30", "tolerrated = [-30"),
+        ('version = "1.2.3"', 'version = "1.2"'), ('target = "train_y"', "target = 5"), ("memory_mb = 4000\n", ""),
+        ('exporter = "onnx.helper"\n', ""), ("on = 2.0", 'on = "cold"'),
+    ):  # fmt: skip
+        pack.edit(old, new)
+    assert [line.partition(";")[0] for line in _lines(pack)] == [
+        "provenance.licence: found TODO", "input.0.channel.0.unit: found TODO",
+        "input.0.channel.1.physical: found TODO",
+        "input.0.channel.0.tolerrated: found unknown key 'tolerrated'", "version: found '1.2'",
+        "provenance.exporter: found nothing", "data.train.target.str: found 5", "output.0.flags.0.on: found 'cold'",
+        "needs.memory_mb: found nothing",
+    ]  # fmt: skip
+
+
+def test_what_does_not_fit_is_told_beside_what_is_todo(pack: Pack) -> None:
+    pack.edit('unit = "%"', 'unit = "TODO"')
+    pack.edit('unit = "Cel"\npost', 'unit = "degC"\npost')
+    pack.edit('axes = ["case", "channel", "time"]', 'axes = ["case", "time", "time"]')
+    pack.edit("count = 24", 'count = 24\nunits = { air_temp = ["Cel"], relative_humidity = ["m"] }')
+    pack.edit("physical = [-60, 60]\n", "")
+    assert [line.partition(":")[0] for line in _lines(pack)] == [
+        "input.0.channel.1.unit", "input.0.channel.0.physical", "output.0.unit", "data.axes", "goldens.units.air_temp",
+        "goldens.units.relative_humidity", "goldens.units.relative_humidity",
+    ]  # fmt: skip
+
+
+def test_a_misspelt_channel_is_not_told_as_one_that_is_absent_too(pack: Pack) -> None:
+    pack.edit('raw = "raw"', 'raw = { air_temperatur = "a", relative_humidity = "b" }')
+    (line,) = _lines(pack)
+    assert "'air_temperature' perhaps" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ('licence = "CC0-1.0"', 'licence = "todo: ask"', "provenance.licence: found 'todo: ask'; expected a few words"),
+        ('meaning = "a temperature"', 'meaning = "x"', "output.0.meaning: found 'x'; expected a few words"),
+        ('meaning = "a temperature"', 'meaning = " "', "output.0.meaning: found ''; expected a few words"),
+        ('limits = "a test"', 'limits = "still ToDo"', "provenance.limits: found 'still ToDo'; expected what the numbers"),
+        (
+            "[needs]", '[tolerance]\nkind = "exact"\nevidence = "TODO measure"\n[needs]',
+            "tolerance.evidence: found 'TODO measure'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_text_that_says_nothing_is_no_text(pack: Pack, old: str, new: str, found: str) -> None:
+    pack.edit(old, new)
+    (line,) = _lines(pack)
+    assert line.startswith(found)
+
+
+@pytest.mark.parametrize("text", ["a method", "ok", "autodoc", "metodología"])
+def test_any_other_text_is_the_authors_own(pack: Pack, text: str) -> None:
+    pack.edit('meaning = "a temperature"', f'meaning = "{text}"')
+    assert load_contract(pack.contract).output[0].meaning == text
+
+
+def test_a_checkpoint_digest_that_is_todo_says_how_to_make_one(pack: Pack) -> None:
+    digest = load_contract(pack.contract).provenance.checkpoint_sha256
+    pack.edit(digest, "TODO")
+    (line,) = _lines(pack)
+    assert line.startswith(
+        "provenance.checkpoint_sha256: found TODO; expected 64 hex digits, for instance from: sha256sum checkpoint.pt;"
+    )
+
+
 def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="No such file"):
         load_contract(tmp_path / "contract.toml")

@@ -55,7 +55,6 @@ def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
     text = init(DEWPOINT / "model_fp32.onnx", DEWPOINT / "data.npz", out)
     with pytest.raises(ConfigurationError, match=r"description: found TODO"):
         load_contract(out)
-    reference = "../" * 20 + str(DEWPOINT / "reference.npz").lstrip("/")
     known = tomllib.loads((DEWPOINT / "contract.toml").read_text())
     step = known["input"][0]["preprocess"][0]
     filled = fill(text, [
@@ -65,8 +64,6 @@ def test_a_filled_in_draft_builds(tmp_path: Path) -> None:
         ('framework = "TODO"', 'framework = "torch"'),
         ('training_data = "TODO"', 'training_data = "one station"'),
         ('licence = "TODO"', 'licence = "CC0-1.0"'), ('limits = "TODO"', 'limits = "a test"'),
-        ('file = "TODO"', f'file = "{reference}"'), ('raw = "TODO"', 'raw = "readings"'),
-        ('tensor = "TODO"', 'tensor = "tensor"'), ('output = "TODO"', 'output = "torch_output"'),
         *(
             (old, new)
             for unit, band in (("Cel", "[-60, 60]"), ("%", "[0, 105]"), ("hPa", "[500, 1100]"))
@@ -95,9 +92,14 @@ def test_the_draft_of_the_frost_model_shows_what_the_data_says(tmp_path: Path) -
     assert raw["input"][0]["axes"] == known["input"][0]["axes"]
     assert raw["window"]["length"] == 24
     drafted, stated = (one["input"][0]["channel"] for one in (raw, known))
-    assert [one["stuck_after"] for one in drafted] == [one["stuck_after"] for one in stated]
+    runs = [one["stuck_after"] - 1 for one in stated]
+    assert [one["stuck_after"] for one in drafted] == [run + (run + 1) // 2 for run in runs]
+    assert not any("trained" in one for one in drafted)
     assert {one["unit"] for one in raw["input"][0]["channel"]} == {"TODO"}
-    assert raw["input"][0]["channel"][0]["trained"] == pytest.approx([-10, 34.4], abs=8)
+    assert raw["input"][0]["channel"][0]["tolerated"] == pytest.approx([-10, 34.4], abs=8)
+    assert '# flags = [{ name = "low", side = "below", on = 2.0, off = 2.5 }]' in text
+    assert text.splitlines()[6].startswith('# For int8 write "int8": the build quantizes the model by data.train')
+    assert "# 64 hex digits, for instance from: sha256sum checkpoint.pt" in text
     assert raw["output"][0]["tensor"] == known["output"][0]["tensor"]
     assert len(re.findall(r"^# lowest .*50 % .*highest ", text, re.MULTILINE)) == 5
     with pytest.raises(ConfigurationError, match="found TODO"):
@@ -111,7 +113,7 @@ def test_a_csv_gives_names_rate_gaps_and_runs(tmp_path: Path) -> None:
     text = init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
     raw = tomllib.loads(text)
     assert [one["name"] for one in raw["input"][0]["channel"]] == ["air_temp_c", "rh"]
-    assert raw["input"][0]["channel"][0]["trained"] == [20.5, 22.5]
+    assert raw["input"][0]["channel"][0]["tolerated"] == [20.5, 22.5]
     assert raw["data"]["file"] == "TODO"
     assert "12 cases, from log.csv; left out, not numbers: note." in text
     assert "one sample every 60 s" in text
@@ -218,7 +220,58 @@ def test_a_column_too_many_is_named_with_what_to_do(tmp_path: Path) -> None:
         init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
     line = str(caught.value)
     assert "found shape (batch, 2); expected 3 channels, as log.csv has: dew_point too many" in line
-    assert "leave the target out, or name it with data.train = { values, target }" in line
+    assert "leave the target out, call its column `target`, or name it with data.train = { values, target }" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"), [("label", "012"), ("Target class", "012"), ("logits", "210"), ("y", "135")]
+)
+def test_a_column_that_is_called_a_target_is_no_channel(tmp_path: Path, name: str, cells: str) -> None:
+    rows = "".join(f"{at},{cell},{at * 2}\n" for at, cell in enumerate(cells * 2))
+    (tmp_path / "log.csv").write_text(f"a,{name},b\n{rows}")
+    text = init(scores_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    raw = tomllib.loads(text)
+    assert [one["name"] for one in raw["input"][0]["channel"]] == ["a", "b"]
+    target = f"train_{channel_names([name])[0]}"
+    assert raw["data"]["train"] == {"values": "train", "target": target}
+    assert f'numpy.savez("data.npz", train=..., {target}=...)' in text
+    assert raw["output"][0].get("labels") == (None if name == "y" else ["0", "1", "2"])  # 1, 3, 5 are no places
+
+
+def test_a_column_that_the_model_takes_stays_a_channel_whatever_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,class\n1,2\n3,4\n")
+    raw = tomllib.loads(init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))
+    assert [one["name"] for one in raw["input"][0]["channel"]] == ["a", "class"]
+    assert raw["data"]["train"] == {"values": "train"}
+
+
+def test_a_column_of_words_that_is_called_a_target_is_one(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,b,class,note\n1,2,wet,x\n2,3,dry,x\n4,1,icy,x\n")
+    text = init(scores_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    raw = tomllib.loads(text)
+    assert raw["data"]["train"] == {"values": "train", "target": "train_class"}
+    assert raw["output"][0]["labels"] == ["dry", "icy", "wet"]
+    assert "left out, not numbers: note." in text
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            [1, 2, 3, 4, 5],
+            "# stuck_after = 3  # a longest run of 1 says nothing of how long an honest sensor may stand still",
+        ),
+        ([1, 2, 2, 2, 3], "# stuck_after = 5  # a longest run of 3 says nothing"),
+        ([1, 2, 2, 2, 2], "stuck_after = 6  # the longest equal run here is 4 samples, and half as many more"),
+        ([7, 7, 7, 7, 7], "# stuck_after = 8  # it never changes here: who knows how long"),
+    ],
+)
+def test_a_limit_on_equal_values_is_drafted_where_the_data_say_something(
+    tmp_path: Path, values: list[int], line: str
+) -> None:
+    (tmp_path / "log.csv").write_text("".join(f"{one},{at % 3}\n" for at, one in enumerate(values)))
+    text = init(windows_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    assert f"\n{line}" in text
 
 
 @pytest.mark.parametrize(
@@ -226,7 +279,11 @@ def test_a_column_too_many_is_named_with_what_to_do(tmp_path: Path) -> None:
     [
         (("raw", "tensor", "output"), {"raw": "raw", "tensor": "tensor", "output": "output"}),
         (("raw/a", "raw/b", "output"), {"raw": {"a": "raw/a", "b": "raw/b"}, "tensor": "TODO", "output": "output"}),
-        (("readings", "output"), {"raw": "TODO", "tensor": "TODO", "output": "TODO"}),
+        # What has the layout of the data and the shape of the model's input may be either.
+        (("readings", "output"), {"raw": "TODO", "tensor": "TODO", "output": "output"}),
+        (("readings", "tensor", "output"), {"raw": "readings", "tensor": "tensor", "output": "output"}),
+        (("readings", "tensor"), {"raw": "TODO", "tensor": "tensor", "output": "TODO"}),
+        (("other",), {"raw": "TODO", "tensor": "TODO", "output": "TODO"}),
     ],
 )
 def test_a_reference_beside_the_data_is_filled_in(
@@ -234,9 +291,30 @@ def test_a_reference_beside_the_data_is_filled_in(
 ) -> None:
     (tmp_path / "log.csv").write_text("a,b\n1,2\n2,3\n")
     np.savez(tmp_path / "reference.npz", **{name: np.ones((2, 2)) for name in arrays})
-    found = tomllib.loads(init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))["reference"]
-    assert found.pop("file") == ("reference.npz" if reference["raw"] != "TODO" else "TODO")
+    text = init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
+    found = tomllib.loads(text)["reference"]
+    assert found.pop("file") == "reference.npz"
     assert found == reference
+    assert ("guessed by its shape: check it" in text) == (reference["raw"] == "readings")
+    assert ("# perhaps one of readings (2, 2)" in text) == ("readings" in arrays and "TODO" in reference.values())
+    assert ("# perhaps one of other (2, 2)" in text) == (arrays == ("other",))
+
+
+def test_a_reference_of_other_names_is_known_by_its_shapes(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,b\n1,2\n2,3\n")
+    np.savez(tmp_path / "reference.npz", asked=np.ones((9, 2)), scaled=np.ones((9, 2)), said=np.ones((9, 3)))
+    found = tomllib.loads(init(scores_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))["reference"]
+    assert found == {"file": "reference.npz", "raw": "TODO", "tensor": "TODO", "output": "said"}
+    # Windows are drafted by the layout of the data, not by that of the model.
+    np.savez(tmp_path / "d.npz", train=np.random.default_rng(2).normal(size=(8, 4, 2)))
+    np.savez(tmp_path / "reference.npz", asked=np.ones((9, 4, 2)), scaled=np.ones((9, 2, 4)), said=np.ones((9, 1)))
+    found = tomllib.loads(init(windows_model(tmp_path, length=4), tmp_path / "d.npz", tmp_path / "w.toml"))["reference"]
+    assert found == {"file": "reference.npz", "raw": "asked", "tensor": "scaled", "output": "said"}
+    # A series has yet to be cut into windows.
+    found = tomllib.loads(init(windows_model(tmp_path, length=4), tmp_path / "log.csv", tmp_path / "s.toml"))[
+        "reference"
+    ]
+    assert found == {"file": "reference.npz", "raw": "TODO", "tensor": "scaled", "output": "said"}
 
 
 TREES = EXAMPLES / "tiny" / "trees"
@@ -277,7 +355,7 @@ def test_a_classifier_of_trees_is_drafted_with_its_labels_and_scores_and_builds(
             key: stated.get(key) for key in ("tensor", "form", "labels")
         }
     filled = re.sub(r"physical = .*", "physical = [-90, 110]\nwhen_missing = 'pass'", text)
-    filled = filled.replace('"float32"  # or', '"as_is"  # or')
+    filled = filled.replace('precision = "float32"', 'precision = "as_is"')
     filled = filled.replace('checkpoint_sha256 = "TODO"', f'checkpoint_sha256 = "{"0" * 64}"')
     out.write_text(filled.replace('unit = "TODO"', 'unit = "1"').replace('"TODO"', '"a test"'))
     built = build(out, None, lambda _: None)

@@ -1,24 +1,33 @@
-"""Answers against what was true: a forgotten destandardize, a model that quantizing has spoilt."""
+"""Answers against what was true: a forgotten destandardize, labels in another order, a model that quantizing has spoilt."""
+
+import re
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from edge_runtime.author.build import Build, build
 from edge_runtime.author.lint_answers import answers
 from edge_runtime.author.record import Metrics
+from edge_runtime.errors import ConfigurationError
 from tests.author.conftest import Pack
 
 POSTPROCESS = 'postprocess = [{ step = "destandardize", mean = 10.0, std = 5.0 }]\n'
 REASON = "a quantile near the upper end: its mean absolute error is not what it is judged by"
+HONEST = "the rare word is what counts, and it is judged by its recall elsewhere"
 TARGET = {"low": np.array([0.0, 1.0, 2.0, 3.0])}  # always saying 1.5 is 1.0 off
+WORDS = ("calm", "gust", "rain", "snow")
 
 
 def _build(pack: Pack) -> Build:
     return build(pack.contract, None, lambda _: None, strengthens=False)
 
 
-def _metrics(bundle: float, float32: float) -> dict[str, Metrics]:
-    return {"low": Metrics(unit="Cel", cases=4, mae_float32=float32, mae_bundle=bundle)}
+def _ids(bundle: float, float32: float, target: dict[str, np.ndarray]) -> list[str]:
+    off = bundle * np.array([1, -1, 1, -1])
+    metrics = {"low": Metrics(unit="Cel", cases=4, mae_float32=float32, mae_bundle=bundle)}
+    return [one.id for one in answers(metrics, {"low": TARGET["low"] + off}, target, target)]
 
 
 def test_a_forgotten_destandardize_fails_the_build_unless_it_is_waived(pack: Pack) -> None:
@@ -33,6 +42,19 @@ def test_a_forgotten_destandardize_fails_the_build_unless_it_is_waived(pack: Pac
     assert any(one.endswith(f"[no-better-than-mean]; reason: {REASON}") for one in made.record.warnings)
 
 
+@pytest.mark.parametrize("split", ["validation", "training"])
+def test_where_the_test_data_have_no_target_another_split_judges(pack: Pack, split: str) -> None:
+    pack.edit(POSTPROCESS, "")
+    pack.edit(', target = "test_y"', "")
+    if split == "validation":
+        pack.edit('test = { values = "test" }', 'validation = { values = "test", target = "test_y" }')
+        pack.edit(', target = "train_y"', "")
+    made = _build(pack)
+    (line,) = (one for one in made.failures if "no-better-than-mean" in one)
+    assert f"on the {split} data" in line
+    assert (made.record.metrics == {}) == (split == "validation")  # the record's errors are of the test split alone
+
+
 @pytest.mark.parametrize(
     ("bundle", "float32", "ids"),
     [
@@ -41,22 +63,180 @@ def test_a_forgotten_destandardize_fails_the_build_unless_it_is_waived(pack: Pac
     ],
 )  # fmt: skip
 def test_each_limit(bundle: float, float32: float, ids: list[str]) -> None:
-    assert [one.id for one in answers(_metrics(bundle, float32), TARGET, TARGET)] == ids
+    assert _ids(bundle, float32, TARGET) == ids
 
 
 def test_without_a_target_or_with_one_that_never_changes_there_is_nothing_to_compare() -> None:
-    assert [*answers(_metrics(9.0, 9.0), {}, {})] == []
-    same = {"low": np.ones(4)}
-    assert [*answers(_metrics(9.0, 9.0), same, same)] == []
+    assert _ids(9.0, 9.0, {}) == []
+    assert _ids(9.0, 9.0, {"low": np.ones(4)}) == []
 
 
 def test_the_mean_is_the_tests_own_where_training_has_no_target() -> None:
-    (one,) = answers(_metrics(2.0, 2.0), {}, TARGET)
+    metrics = {"low": Metrics(unit="Cel", cases=4, mae_float32=2.0, mae_bundle=2.0)}
+    (one,) = answers(metrics, {"low": TARGET["low"] + 2}, TARGET, {})
     assert "mean 1.5, std 1.11803" in one.found
 
 
-def test_a_vector_has_a_mean_for_each_number() -> None:
-    target = {"low": np.array([[0.0, 10.0], [2.0, 10.0]])}
-    (one,) = answers(_metrics(0.5, 0.5), target, target)
-    assert "a mean each" in one.found
-    assert [*answers(_metrics(0.4, 0.4), target, target)] == []
+def test_a_constant_near_the_middle_is_no_answer_however_small_its_error() -> None:
+    target = {"low": np.array([0.0, 0.0, 0.0, 0.0, 40.0])}  # always saying 0 is 8 off, the mean 12.8
+    metrics = {"low": Metrics(unit="Cel", cases=5, mae_float32=8.0, mae_bundle=8.0)}
+    (one,) = answers(metrics, {"low": np.array([0, 1e-3, 0, 0, 0])}, target, target)
+    assert str(one).startswith("output low: answers from 0 to 0.001 Cel on the test data, where 0 to 40 Cel was true [")
+    assert one.id == "always-the-same"
+    assert [*answers(metrics, {"low": np.array([0.0, 0, 0, 0, 1])}, target, target)] == []
+
+
+def test_of_a_vector_each_number_has_to_be_better_than_its_mean() -> None:
+    target = {"bands": np.array([[0.0, 100.0, 5.0], [2.0, 300.0, 5.0], [4.0, 500.0, 5.0]])}
+    metrics = {"bands": Metrics(unit="1", cases=3, mae_float32=1.0, mae_bundle=1.0)}
+    good = target["bands"] + [[0.1, 1.0, 1.0]]
+    assert [*answers(metrics, {"bands": good}, target, target)] == []
+    bad = good.copy()
+    bad[:, 0] = [4.0, 2.0, 0.0]  # nothing beside the error that the second number may have
+    (one,) = answers(metrics, {"bands": bad}, target, target)
+    assert one.found.startswith("number 0 of 3: mean absolute error 2.667 on the test data; always saying the mean")
+
+
+def _label(right: float, float32: float | None = None) -> dict[str, Metrics]:
+    return {"kind": Metrics(unit="1", cases=9, accuracy_float32=float32 or right, accuracy_bundle=right)}
+
+
+def test_a_label_worse_than_the_commonest_than_float32_or_neither() -> None:
+    true = {"kind": np.array(["dry"] * 6 + ["wet"] * 4)}
+
+    def ids(right: int, float32: float | None = None) -> list[str]:
+        said = np.where(np.arange(10) < right, true["kind"], "icy")
+        return [one.id for one in answers(_label(right / 10, float32), {"kind": said}, true, {})]
+
+    assert ids(6) == ["no-better-than-commonest"]
+    assert ids(7) == []
+    assert ids(7, 0.95) == ["worse-than-float"]
+    assert ids(7, 0.85) == []
+
+
+def test_a_test_of_one_word_alone_is_passed_by_who_is_always_right() -> None:
+    true = {"kind": np.array(["dry"] * 9)}
+    assert [*answers(_label(1.0), true, true, {})] == []
+    (one,) = answers(_label(0.5), {"kind": np.array(["dry", "wet", "icy"] * 3)}, true, {})
+    assert one.id == "no-better-than-commonest"
+
+
+def test_a_long_ring_of_words_is_told_by_its_first_ones() -> None:
+    true = np.array([f"w{at}" for at in range(9)]).repeat(9)
+    found = [*answers(_label(0.0), {"kind": np.roll(true, 9)}, {"kind": true}, {})]
+    assert [one.id for one in found] == ["no-better-than-commonest", "labels-swapped"]
+    assert found[1].found.endswith("'w5' were 'w6', and so on for 3 more")
+
+
+@pytest.fixture
+def classifier(pack: Pack) -> Pack:
+    """The tiny author's folder around a classifier of two readings into four words that is nearly always right."""
+    weights = np.array([[5, 5, -5, -5], [1, -1, 1, -1]], np.float32)
+    bias = -np.array([10, 50], np.float32) @ weights
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["scores"])], "four",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 2])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 4])],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")],
+    )  # fmt: skip
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), pack.folder / "model.onnx"
+    )
+    text = pack.contract.read_text()
+    text = re.sub(r"\[window\].*?\n\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"\[\[input.preprocess\]\].*?\n\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"\[\[output\]\].*?\n\n", "[[output]]\n" + LABEL + "\n", text, flags=re.DOTALL)
+    text = text.replace(', "time"', "").replace('"int8"', '"float32"')
+    pack.contract.write_text(text)
+    random = np.random.default_rng(4)
+
+    def split(cases: int) -> tuple[np.ndarray, np.ndarray]:
+        raw = random.uniform((-20, 5), (40, 95), (cases, 2)).astype(np.float32)
+        return raw, np.where(random.random(cases) < 0.02, 0, (raw @ weights + bias).argmax(axis=1))
+
+    (train, train_y), (test, test_y), (asked, _) = split(100), split(400), split(60)
+    np.savez(pack.folder / "data.npz", train=train, train_y=train_y, test=test, test_y=test_y)
+    np.savez(pack.folder / "reference.npz", raw=asked, tensor=asked, answered=asked @ weights + bias)
+    # What was true has the words in the order of training, whatever the contract calls them.
+    pack.arrays(
+        "data.npz", lambda found: found.update(train_y=np.array(WORDS)[train_y], test_y=np.array(WORDS)[test_y])
+    )
+    return pack
+
+
+LABEL = """tensor = "scores"
+name = "kind"
+meaning = "what the weather does"
+form = "label"
+labels = ["calm", "gust", "rain", "snow"]
+"""
+
+
+def _rename(pack: Pack, *words: str) -> list[str]:
+    pack.edit('labels = ["calm", "gust", "rain", "snow"]', f"labels = {list(words)}".replace("'", '"'))
+    return list(_build(pack).failures)
+
+
+def test_labels_in_the_order_of_training_build(classifier: Pack) -> None:
+    made = _build(classifier)
+    assert made.failures == ()
+    accuracy = made.record.metrics["cpu_float32"]["kind"].accuracy_bundle
+    assert accuracy is not None
+    assert accuracy > 0.95
+
+
+def test_rotated_labels_are_refused_with_the_commonest_word_and_its_share(classifier: Pack) -> None:
+    first, second = _rename(classifier, "gust", "rain", "snow", "calm")
+    assert re.match(
+        r"output kind: right in [01]\.\d{3}% of 400 test cases; always saying '\w+', the commonest, is right in \d\d\.\d{3}% "
+        r"\[no-better-than-commonest\]; .*write `labels` in the order of training", first,
+    )  # fmt: skip
+    assert re.search(r"in 9\d\.\d{3}% if 'calm' were 'snow', 'snow' were 'rain', .* \[labels-swapped\]", second)
+
+
+def test_two_of_four_labels_swapped_are_refused_by_name(classifier: Pack) -> None:
+    (line,) = _rename(classifier, "calm", "rain", "gust", "snow")
+    assert re.match(
+        r"output kind: right in \d\d\.\d{3}% of 400 test cases, and in 9\d\.\d{3}% if 'gust' and 'rain' changed places "
+        r"\[labels-swapped\]", line,
+    )  # fmt: skip
+
+
+def test_a_target_of_places_says_nothing_of_the_words_and_is_told_to(classifier: Pack) -> None:
+    def numbered(found: dict[str, np.ndarray]) -> None:
+        found.update({name: np.array([WORDS.index(word) for word in found[name]]) for name in ("train_y", "test_y")})
+
+    classifier.arrays("data.npz", numbered)
+    assert _rename(classifier, "gust", "rain", "snow", "calm") == []
+    (line,) = (one for one in _build(classifier).record.warnings if "[labels-unproven]" in one)
+    assert line.startswith("output kind: its target holds places, so nothing says that its words are in order")
+    classifier.edit('"gust", "rain", "snow", "calm"', '"0", "1", "2", "3"')
+    assert not any("[labels-unproven]" in one for one in _build(classifier).record.warnings)
+
+
+def test_a_target_in_other_words_is_refused_before_anything_is_counted(classifier: Pack) -> None:
+    with pytest.raises(
+        ConfigurationError, match="found 'calm'; expected one of Calm, gust, rain, snow; write the labels of"
+    ):
+        _rename(classifier, "Calm", "gust", "rain", "snow")
+
+
+def test_rotated_labels_are_refused_by_the_validation_data_too(classifier: Pack) -> None:
+    classifier.edit(', target = "train_y"', "")
+    classifier.edit("test = {", "validation = {")
+    first, _ = _rename(classifier, "gust", "rain", "snow", "calm")
+    assert "of 400 validation cases" in first
+
+
+def test_an_honest_model_no_better_than_the_commonest_word_is_waived_in_writing(classifier: Pack) -> None:
+    def rare(found: dict[str, np.ndarray]) -> None:
+        keep = np.flatnonzero(found["test_y"] == "gust")
+        found["test"], found["test_y"] = found["test"][keep], np.where(np.arange(len(keep)) % 9, "gust", "rain")
+
+    classifier.arrays("data.npz", rare)
+    (line,) = _build(classifier).failures
+    assert "[no-better-than-commonest]" in line
+    classifier.edit("[goldens]", f'[waive]\nno-better-than-commonest = "{HONEST}"\n\n[goldens]')
+    made = _build(classifier)
+    assert made.failures == ()
+    assert any(one.endswith(f"[no-better-than-commonest]; reason: {HONEST}") for one in made.record.warnings)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from edge_runtime.author.graph import Graph, Port, clean_graph
 from edge_runtime.bundle.golden import Goldens, encode
 from edge_runtime.bundle.write import sums
-from edge_runtime.engine.session import CPU, open_session
+from edge_runtime.engine.session import open_session
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.postprocess import Labelled, Postprocess
 from edge_runtime.spec.manifest import SCHEMA, Manifest, parse
+from edge_runtime.spec.providers import CPU
 
 Arrays = Mapping[str, NDArray[Any]]
 

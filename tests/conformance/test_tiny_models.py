@@ -15,7 +15,7 @@ from edge_runtime.author.graph import clean_graph
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.bundle.write import write_directory
-from edge_runtime.engine.session import CPU, open_session
+from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError, SampleRefused
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
@@ -26,6 +26,7 @@ from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode
 from edge_runtime.spec.framing import LinesFraming
+from edge_runtime.spec.providers import CPU
 from tests.conformance.bundles import opaque_bundle
 from tests.conformance.third_party import third_party
 

@@ -19,8 +19,8 @@ architectures = ["x86_64", "aarch64"]
 onnxruntime = "pip install it"
 intra_threads = 2
 [[providers]]
-name = "CPUExecutionProvider"
-options = { arena = "0" }
+name = "OpenVINOExecutionProvider"
+options = { num_streams = "1" }
 """
 
 
@@ -91,7 +91,7 @@ def test_a_child_replaces_its_parents_keys(folder: Path, orin: Machine) -> None:
     add(folder, "child", 'inherits = "base"\nintra_threads = 4\nisa = ["asimddp"]')
     found = load_profile("child", orin, [folder])
     assert (found.name, found.intra_threads, found.description) == ("child", 4, "a base")
-    assert found.providers[0].options == {"arena": "0"}
+    assert found.providers[0].options == {"num_streams": "1"}
 
 
 def test_the_most_specific_that_fits_is_taken(folder: Path, orin: Machine) -> None:
@@ -151,6 +151,22 @@ def test_a_cycle_is_refused(folder: Path, orin: Machine) -> None:
         ('inherits = "base"\nthreads = 2', "DIR/bad.toml, threads: found an unknown key; expected intra_threads;"),
         ('inherits = "base"\nisa = ["avx3"]', "DIR/bad.toml, isa[0]: found 'avx3'; expected 'sse4_1', 'avx2',"),
         ('inherits = "base"\nproviders = [{name = "CPU"}]', "DIR/bad.toml, providers[0].name: found 'CPU'; expected"),
+        (
+            'inherits = "base"\nproviders = [{name = "OpenVINOExecutonProvider"}]',
+            "DIR/bad.toml, providers[0].name: found 'OpenVINOExecutonProvider'; expected OpenVINOExecutionProvider perhaps;",
+        ),
+        (
+            'inherits = "base"\nproviders = [{name = "OpenVINOExecutionProvider", options = {device_typ = "CPU"}}]',
+            "DIR/bad.toml, providers[0]: found a mistake (OpenVINOExecutionProvider has no option 'device_typ'",
+        ),
+        (
+            'inherits = "base"\nproviders = [{name = "CPUExecutionProvider", options = {arena = "0"}}]',
+            "DIR/bad.toml, providers[0]: found a mistake (CPUExecutionProvider has no option 'arena': it takes none)",
+        ),
+        (
+            'inherits = "base"\nproviders = [{name = "CPUExecutionProvider", allowed_elsewhere = 0.5}]',
+            "DIR/bad.toml, providers[0]: found a mistake (allowed_elsewhere with CPUExecutionProvider",
+        ),
         ('inherits = "base"\nproviders = []', "DIR/bad.toml, providers: found nothing; expected at least 1;"),
         ('inherits = "base"\nintra_threads = "2"', "DIR/bad.toml, intra_threads: found '2'; expected an integer;"),
         ("isa = [", "DIR/bad.toml, "),

@@ -11,12 +11,13 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from edge_runtime.bundle.golden import Goldens, encode
 from edge_runtime.bundle.write import write_directory
-from edge_runtime.engine.session import CPU, open_session
+from edge_runtime.engine.session import open_session
 from edge_runtime.flow.postprocess import Labelled, Postprocess
 from edge_runtime.flow.preprocess import make_preprocess
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.manifest import parse
+from edge_runtime.spec.providers import CPU
 from edge_runtime.spec.report import Report
 
 Raw = dict[str, Any]

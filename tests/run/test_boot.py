@@ -1,5 +1,6 @@
 """Every check of a boot can fail, each on its own, and a bundle that was edited fails at the stage it should."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -12,12 +13,15 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from edge_runtime.engine import session as engine
 from edge_runtime.errors import UsageError
 from edge_runtime.run import golden_checks
 from edge_runtime.run.boot import INJECTABLE, ReadyModel, Setting, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
-from edge_runtime.spec.report import LEFT_OUT, Report
+from edge_runtime.spec.device_profile import ProviderChoice
+from edge_runtime.spec.providers import CPU
+from edge_runtime.spec.report import LEFT_OUT, REQUIRED, Report
 from edge_runtime.spec.units import resolve, siblings
 from tests.rig.bundles import DEWPOINT, FROST, ROOT, files_of, manifest_of, write_with, write_with_manifest
 from tests.rig.mutilate import flips
@@ -26,15 +30,15 @@ GOLDENS = ("golden_tensor", "golden_output", "golden_answer", "golden_batches", 
 # What a check needs; where that failed it is left out, which is no pass.
 NEEDED_BY = {
     "files": {"signature", "manifest", "rollback_floor", "compatibility", "provider", "placement", "goldens", "units",
-              "bindings", *GOLDENS, "latency", "memory"},
+              "bindings", *GOLDENS, "latency", "provider_choice", "memory"},
     # What a stranger wrote is not read any further.
     "signature": {"manifest", "rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings",
-                  *GOLDENS, "latency", "memory"},
+                  *GOLDENS, "latency", "provider_choice", "memory"},
     "manifest": {"rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings", *GOLDENS,
-                 "latency", "memory"},
-    "compatibility": {"provider", "placement", "goldens", "units", *GOLDENS, "latency"},
-    "onnxruntime": {"compatibility", "provider", "placement", "goldens", "units", *GOLDENS, "latency"},
-    "provider": {"placement", *GOLDENS, "latency"},
+                 "latency", "provider_choice", "memory"},
+    "compatibility": {"provider", "placement", "goldens", "units", *GOLDENS, "latency", "provider_choice"},
+    "onnxruntime": {"compatibility", "provider", "placement", "goldens", "units", *GOLDENS, "latency", "provider_choice"},
+    "provider": {"placement", *GOLDENS, "latency", "provider_choice"},
     "goldens": {"units", *GOLDENS, "latency"},
 }  # fmt: skip
 
@@ -81,7 +85,7 @@ def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) ->
     booted = boot(FROST, setting, inject=name)
     assert _failed(booted.report) == [name]
     assert _left_out(booted.report) == NEEDED_BY.get(name, set())
-    wanted = name in ("latency", "memory")
+    wanted = name in ("latency", "provider_choice", "memory")
     assert (booted.ready is not None) == wanted
     assert booted.report.state == ("OPERATIONAL" if wanted else "ERROR")
     assert not booted.report.passed()
@@ -97,7 +101,9 @@ def test_only_boot_makes_a_ready_model(setting: Setting) -> None:
     ready = boot(FROST, setting).ready
     assert ready is not None
     with pytest.raises(TypeError, match=r"made by edge_runtime\.run\.boot\.boot alone"):
-        ReadyModel(ready.model, ready.profile, ready.machine, ready.report, proof=object())
+        ReadyModel(
+            ready.model, ready.goldens, ready.provider, ready.profile, ready.machine, ready.report, proof=object()
+        )
 
 
 @pytest.mark.parametrize("bundle", [FROST, DEWPOINT], ids=lambda path: path.name)
@@ -374,3 +380,54 @@ def test_a_check_that_breaks_has_not_passed(bare: Setting, monkeypatch: pytest.M
     [failure] = booted.report.failures()
     assert "the check itself broke: KeyError" in failure.measured
     assert failure.code == 70
+
+
+def _listed(bare: Setting, *names: str) -> Setting:
+    providers = tuple(ProviderChoice(name=name) for name in names)
+    return replace(bare, profile=bare.profile.model_copy(update={"providers": providers}))
+
+
+def test_a_provider_that_is_not_there_leaves_it_to_the_next_of_the_list(bare: Setting) -> None:
+    booted = boot(FROST, _listed(bare, "OpenVINOExecutionProvider", "CPUExecutionProvider"))
+    assert booted.ready is not None
+    assert booted.ready.provider == booted.report.facts["provider"] == "CPUExecutionProvider"
+    assert [check.id for check in booted.report.checks].count("provider") == 1
+    (failed,) = booted.report.failures()
+    assert (failed.id, failed.tier) == ("provider_choice", "wanted")
+    assert (
+        "OpenVINOExecutionProvider was refused by provider, provider OpenVINOExecutionProvider: found not in this"
+        in (failed.measured)
+    )
+
+
+def test_a_list_without_one_that_works_is_no_boot(bare: Setting) -> None:
+    booted = boot(FROST, _listed(bare, "OpenVINOExecutionProvider"))
+    assert booted.ready is None
+    (failed,) = booted.report.failures(REQUIRED)
+    assert (failed.id, failed.code) == ("provider", 69)
+    assert "from onnxruntime-openvino (pip install 'edge-runtime[openvino]')" in failed.limit
+
+
+def test_a_provider_without_a_tolerance_serves_nothing(bare: Setting) -> None:
+    (failed,) = boot(FROST, _listed(bare, "CUDAExecutionProvider")).report.failures(REQUIRED)
+    assert failed.id == "compatibility"
+    assert failed.limit == "one its tolerances name: CPUExecutionProvider, OpenVINOExecutionProvider"
+
+
+def test_a_session_that_fails_its_goldens_leaves_it_to_the_next_of_the_list(
+    bare: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a provider that computes something else; here another model plays it."""
+    other = (ROOT / "examples/frost/model_fp32.onnx").read_bytes()
+    real = engine.open_session
+
+    def opened(model: bytes, *, provider: str = CPU, **more: Any) -> engine.Session:
+        del more["provider_options"]
+        made = real(model if provider == CPU else other, **more)
+        made.placement = Counter({provider: made.placement.total()})
+        return made
+
+    monkeypatch.setattr(engine, "open_session", opened)
+    booted = boot(FROST, _listed(bare, "OpenVINOExecutionProvider", "CPUExecutionProvider"))
+    assert booted.ready is not None
+    assert "was refused by golden_output, model output: found" in booted.report.failures()[0].measured

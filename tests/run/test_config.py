@@ -82,7 +82,8 @@ MISTAKES = {
     ),
     "unknown key, none near": (
         ("schema =", "zzz = 1\nschema ="),
-        f"device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, signature, broker, line; {SEE}",
+        "device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, signature, probe_s, broker, line; "
+        + SEE,
     ),
     "unknown key in a channel": (
         ("unit =", "units ="),

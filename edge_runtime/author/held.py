@@ -1,0 +1,55 @@
+"""Holds a bundle's answers against what was true, in the split that says it; it judges by the lints and refuses nothing."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from edge_runtime.author.arrays import Part
+from edge_runtime.author.lint_answers import answers, by_place
+from edge_runtime.author.lint_finding import Finding
+from edge_runtime.author.proof import measure
+from edge_runtime.author.quantize import evenly_spaced
+from edge_runtime.author.record import Metrics
+from edge_runtime.author.source import Source
+from edge_runtime.flow.model import Model
+from edge_runtime.spec.outputs import Output
+
+# Of training data a few thousand cases tell whether a model has learnt anything at all.
+_MOST_TRAINING_CASES = 4096
+
+
+class Held(NamedTuple):
+    """Errors on the test split by output, none where there is no such split; and what the lints say of every split."""
+
+    metrics: dict[str, Metrics]
+    findings: tuple[Finding, ...]
+
+
+def hold(source: Source, float_model: Model, model: Model) -> Held:
+    """Each output against its target of the test split; where that has none of validation's, then of training's."""
+    metrics: dict[str, Metrics] = {}
+    findings: list[Finding] = []
+    done: set[str] = set()
+    for split, part in (("test", source.test), ("validation", source.validation), ("training", _some(source.train))):
+        if part is None:
+            continue
+        true = {name: values for name, values in part.targets.items() if name not in done}
+        if not true and part is not source.test:
+            continue
+        done |= true.keys()
+        measured = measure(float_model, model, part)
+        metrics = measured.metrics if part is source.test else metrics
+        findings += (by_place(output.name) for output in _unproven(model, part) if output.name in true)
+        findings += answers(measured.metrics, measured.said, true, source.train.targets, split)
+    return Held(metrics, tuple(findings))
+
+
+def _unproven(model: Model, part: Part) -> Iterator[Output]:
+    """Labels whose target is given by place, and whose words are not simply these places."""
+    for output in model.manifest.outputs:
+        if output.name in part.by_place and output.labels != tuple(map(str, range(len(output.labels)))):
+            yield output
+
+
+def _some(train: Part) -> Part:
+    rows = evenly_spaced(len(train.raw), _MOST_TRAINING_CASES)
+    return train._replace(raw=train.raw[rows], targets={name: values[rows] for name, values in train.targets.items()})

@@ -1,0 +1,117 @@
+"""The session that serves: it proves itself again on a schedule, is made anew once where it fails, and then given up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_runtime.bundle.golden import Goldens
+from edge_runtime.errors import BundleError, DeviceError, EdgeRuntimeError
+from edge_runtime.run import comparison
+from edge_runtime.run import goldens as stages
+from edge_runtime.run.boot import Booted, ReadyModel
+from edge_runtime.spec.report import Report
+
+if TYPE_CHECKING:
+    from edge_runtime.flow.model import Model
+
+PROBE_CASES: Final = 2
+"""How many goldens go through at a time, in turn: some milliseconds with a window of 24."""
+
+
+class Quarantined(DeviceError):
+    """The session that serves has failed, and so has the boot that was to make it anew; ``report`` is that boot's."""
+
+    def __init__(self, why: str, report: Report) -> None:
+        self.report = report
+        super().__init__(
+            subject="the model that serves", found=why, expected="the answers of its goldens, as at boot",
+            todo="run edge-runtime selftest: it says what is wrong with this machine or its provider",
+        )  # fmt: skip
+
+
+class Live:
+    """One proven model at work for the lines that it serves; ``model`` is what they run.
+
+    A call that fails, and a probe that fails, end a session; the next is made by a boot of its own, with every check.
+    That is done once: a session that fails again is given up, since a provider that has to be revived is no provider.
+    """
+
+    def __init__(self, ready: ReadyModel, boot_again: Callable[[], Booted], say: Callable[[str], None]) -> None:
+        self._ready = ready
+        self._boot_again = boot_again
+        self._say = say
+        self._rebuilt = ""
+        self._next = 0
+        model = ready.model
+        self.model: Model = model._replace(infer=self._infer, prepare=model.prepare and self._prepare)
+
+    @property
+    def provider(self) -> str:
+        """Where it runs now."""
+        return self._ready.provider
+
+    @property
+    def rebuilt(self) -> str:
+        """Why the session was made anew since the start, as a clause; empty where it is the first."""
+        return self._rebuilt
+
+    def probe(self) -> str:
+        """Take the next goldens from raw values to answers, through streams of their own: why that fails, or nothing."""
+        model, stored = self._ready.model, self._ready.goldens
+        rows = (np.arange(PROBE_CASES) + self._next) % len(stored)
+        self._next = int(rows[-1]) + 1
+        cases = _of(stored, rows)
+        try:
+            found = stages.passage(model, cases, 1)
+            answers = [answer.outputs for answer in found.answers]
+            tolerance = model.variant.tolerances[self._ready.provider]
+            difference = comparison.compare_whole(
+                found.outputs, answers, cases, model.manifest, model.variant, tolerance
+            )  # fmt: skip
+        except EdgeRuntimeError as error:
+            return str(error)
+        return "" if difference.holds else f"golden probe: found {difference.measured}; expected {difference.limit}"
+
+    def rebuild(self, why: str) -> None:
+        """Make the session anew, with a whole boot.
+
+        Raises:
+            Quarantined: it does not pass, or it was made anew once already.
+
+        """
+        again, self._rebuilt = bool(self._rebuilt), why
+        if again:
+            raise Quarantined(f"{why}; it was made anew once already", self._ready.report)
+        booted = self._boot_again()
+        if booted.ready is None:
+            raise Quarantined(why, booted.report)
+        self._ready = booted.ready
+        self._say(f"the session was made anew and passed every check; before that {why}")
+
+    def _infer(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
+        try:
+            return self._ready.model.infer(feeds)
+        except DeviceError as error:
+            self.rebuild(str(error))
+            return self._ready.model.infer(feeds)
+
+    def _prepare(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
+        prepare = self._ready.model.prepare
+        if prepare is None:
+            raise BundleError(
+                subject="preprocess.onnx", found="none any more", expected="the bundle that was booted",
+                todo="restart, so that the bundle that is there now is tested",
+            )  # fmt: skip
+        return prepare(feeds)
+
+
+def _of(stored: Goldens, rows: NDArray[np.int64]) -> Goldens:
+    """Some of the cases."""
+    parts: dict[str, Any] = {
+        group: {name: values[rows] for name, values in getattr(stored, group).items()}
+        for group in ("tensors", "outputs", "references", "answers", "flags")
+    }
+    return replace(stored, raw=stored.raw[rows], units=tuple(stored.units[row] for row in rows), **parts)

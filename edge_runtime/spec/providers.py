@@ -1,0 +1,63 @@
+"""The execution providers a profile may name, and the options each takes; whether one works here is not known to it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class Provider(NamedTuple):
+    """One of ONNX Runtime's providers: which distributions bring it, and the option keys it may be given.
+
+    Left out are keys that hand over pointers or callbacks, and those that load code or engines from a path
+    (``trt_extra_plugin_lib_paths``, ``trt_ep_context_file_path``, ``load_config``): what a profile says is data.
+    """
+
+    distribution: str
+    options: frozenset[str]
+
+
+CPU: Final = "CPUExecutionProvider"
+
+# Keys as ONNX Runtime's own pages for each provider list them; OpenVINO's as found in onnxruntime-openvino 1.24.1.
+PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
+    {
+        CPU: Provider("any distribution of onnxruntime", frozenset()),
+        "OpenVINOExecutionProvider": Provider(
+            "onnxruntime-openvino (pip install 'edge-runtime[openvino]')",
+            frozenset(
+                {
+                    "device_type", "precision", "num_of_threads", "num_streams", "cache_dir", "model_priority",
+                    "enable_opencl_throttling", "disable_dynamic_shapes", "enable_qdq_optimizer",
+                }
+            ),
+        ),
+        "CUDAExecutionProvider": Provider(
+            "onnxruntime-gpu (pip install 'edge-runtime[gpu]'), on a Jetson the vendor's wheel",
+            frozenset(
+                {
+                    "device_id", "gpu_mem_limit", "arena_extend_strategy", "cudnn_conv_algo_search",
+                    "do_copy_in_default_stream", "cudnn_conv_use_max_workspace", "cudnn_conv1d_pad_to_nc1d",
+                    "enable_cuda_graph", "prefer_nhwc", "use_tf32", "use_ep_level_unified_stream",
+                    "enable_skip_layer_norm_strict_mode", "tunable_op_enable", "tunable_op_tuning_enable",
+                    "tunable_op_max_tuning_duration_ms",
+                }
+            ),
+        ),
+        "TensorrtExecutionProvider": Provider(
+            "onnxruntime-gpu (pip install 'edge-runtime[gpu]') and TensorRT, on a Jetson the vendor's wheel",
+            frozenset(
+                {
+                    "device_id", "trt_max_workspace_size", "trt_max_partition_iterations", "trt_min_subgraph_size",
+                    "trt_fp16_enable", "trt_bf16_enable", "trt_int8_enable", "trt_dla_enable", "trt_dla_core",
+                    "trt_engine_cache_enable", "trt_engine_cache_path", "trt_engine_cache_prefix",
+                    "trt_timing_cache_enable", "trt_timing_cache_path", "trt_force_timing_cache",
+                    "trt_engine_hw_compatible", "trt_layer_norm_fp32_fallback", "trt_builder_optimization_level",
+                    "trt_auxiliary_streams", "trt_tactic_sources", "trt_sparsity_enable", "trt_cuda_graph_enable",
+                    "trt_force_sequential_engine_build", "trt_context_memory_sharing_enable",
+                    "trt_detailed_build_log", "trt_profile_min_shapes", "trt_profile_opt_shapes",
+                    "trt_profile_max_shapes",
+                }
+            ),
+        ),
+    }
+)  # fmt: skip

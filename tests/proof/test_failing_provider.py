@@ -1,0 +1,175 @@
+"""A provider that turns bad while it serves: seen by the next probe, nothing of it published after that, no sample lost."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.proof.station import DEWPOINT, FROST, answers, call
+from tests.proof.test_mqtt_kill import device_text, meaning, sample
+from tests.rig.broker import Broker
+from tests.rig.mqtt_client import Client
+from tests.rig.program import PATIENCE_S, environment
+
+LAUNCHER = "tests.rig.failing_provider"
+SAMPLES = 120
+CALLS = 40
+
+
+class Site:
+    """A broker, a client of it, and the program with a provider that fails, in one folder."""
+
+    def __init__(self, folder, broker, client, bundle):
+        self.folder, self.broker, self.client, self.bundle = folder, broker, client, bundle
+        text = device_text(bundle, port=broker.port).replace("broker = ", "probe_s = 1\nbroker = ", 1)
+        (folder / "device.toml").write_text(text)
+        self.sent = []
+
+    def start(self, *bad, exit_on_refusal=False):
+        words = [sys.executable, "-m", LAUNCHER, *bad] if bad else [sys.executable, "-m", "edge_runtime"]
+        words += ["run", "--config", "device.toml"] + (["--exit-on-refusal"] if exit_on_refusal else [])
+        return subprocess.Popen(
+            words, cwd=self.folder, env=environment(self.folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+
+    def send(self, count):
+        for _ in range(count):
+            payload = sample(len(self.sent))
+            self.sent.append(payload)
+            self.client.publish("in/samples", payload)
+
+    def answers(self):
+        return [json.loads(body) for body in self.client.payloads("out/answers")]
+
+    def expected(self):
+        """By id, what the same line says to the same samples from a file."""
+        (self.folder / "samples.jsonl").write_bytes(b"".join(one + b"\n" for one in self.sent))
+        source = '{ kind = "replay", path = "samples.jsonl" }'
+        (self.folder / "whole.toml").write_text(device_text(self.bundle, source=source, sink='{ kind = "stdout" }'))
+        done = call(self.folder, "replay", "samples.jsonl", "--config", "whole.toml")
+        assert done.returncode == 0, done.stderr
+        return {one["id"]: one for one in answers(done.stdout)}
+
+    def status(self):
+        found = [json.loads(path.read_bytes()) for path in (self.folder / "run").rglob("status.json")]
+        return found[0] if found else {"state": "none", "lines": []}
+
+    def until_subscribed(self):
+        self.client.until(lambda: ", MQTT 5" in json.dumps(self.status()), "a connection")
+
+
+@pytest.fixture
+def site(tmp_path, bundle):
+    with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/answers") as client:
+        yield Site(tmp_path, broker, client, bundle)
+
+
+def _named(what):
+    return getattr(what, "name", what)
+
+
+def said(program):
+    """What it has said, once it has ended."""
+    program.terminate()
+    _, told = program.communicate(timeout=PATIENCE_S)
+    return told.decode()
+
+
+def right(found, expected):
+    return [meaning(one, with_seq=False) == meaning(expected[one["id"]], with_seq=False) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("bundle", "what"), [(DEWPOINT, "garbage"), (DEWPOINT, "nan"), (FROST, "garbage"), (FROST, "raise")], ids=_named
+)
+def test_a_session_is_made_anew_once_and_goes_on(site, what):
+    program = site.start(what, str(CALLS), "once")
+    try:
+        site.until_subscribed()
+        site.send(SAMPLES)
+        site.client.until(lambda: "made anew" in json.dumps(site.status()), "a new session")
+        bad = len(site.answers())
+        site.send(SAMPLES)
+        last = site.expected()
+        site.client.until(lambda: site.answers()[-1]["id"] == list(last)[-1], "the last answer")
+    finally:
+        told = said(program)
+    assert program.returncode == 0, told
+    book = site.status()["lines"][0]["ledger"]
+    assert "Traceback" not in told
+    assert book["adds_up"]
+    found = site.answers()
+    # What was published before the probe saw it may be wrong; nothing behind it is.
+    assert all(right(found[bad:], last))
+    assert {one["id"] for one in found[bad:]} >= set(list(last)[-SAMPLES:])
+    if what == "raise":
+        assert set(last) == {one["id"] for one in found}
+        assert all(right(found, last))
+    if what == "nan":
+        assert all(right(found, last))
+
+
+@pytest.mark.parametrize(("bundle", "what"), [(DEWPOINT, "raise"), (FROST, "garbage"), (FROST, "raise")], ids=_named)
+def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what):
+    program = site.start(what, str(CALLS), "always", exit_on_refusal=True)
+    try:
+        site.until_subscribed()
+        site.send(SAMPLES)
+        deadline = time.monotonic() + PATIENCE_S
+        while program.poll() is None and time.monotonic() < deadline:
+            site.send(20)
+            time.sleep(0.1)
+    finally:
+        told = said(program)
+    assert program.returncode == 69, told
+    assert "it was made anew once already" in told
+    assert site.status()["state"] == "ERROR"
+    published = len(site.answers())
+    whole = site.start()
+    try:
+        site.send(1)
+        expected = site.expected()
+        site.client.until(lambda: site.answers()[-1]["id"] == list(expected)[-1], "the last answer")
+    finally:
+        told = said(whole)
+    assert whole.returncode == 0, told
+    book = site.status()["lines"][0]["ledger"]
+    found = site.answers()
+    assert all(right(found[published:], expected))
+    assert book["adds_up"]
+    samples = book["counts"]["samples"]
+    if site.bundle == FROST:
+        assert (samples["accepted"], samples["rejected"]) == (len(site.sent), {})
+    if what == "raise":
+        assert {one["id"] for one in found} == set(expected)
+        assert all(right(found, expected))
+
+
+@pytest.mark.parametrize("bundle", [FROST], ids=_named)
+def test_a_session_that_hangs_stops_the_watchdog_and_after_the_kill_no_sample_is_lost(site):
+    """The loop cannot turn, so it cannot say that it does; what a supervisor then does is kill -9."""
+    program = site.start("hang", str(CALLS), "always")
+    try:
+        site.until_subscribed()
+        site.send(SAMPLES)
+        seen = site.status()["time"]
+        stood = 0
+        while stood < 3:
+            time.sleep(1)
+            now = site.status()["time"]
+            stood, seen = (stood + 1, seen) if now == seen else (0, now)
+        program.kill()
+    finally:
+        told = said(program)
+    assert "Traceback" not in told
+    whole = site.start()
+    try:
+        expected = site.expected()
+        site.client.until(lambda: {one["id"] for one in site.answers()} == set(expected), "every answer")
+    finally:
+        told = said(whole)
+    assert all(right(site.answers(), expected))
+    book = site.status()["lines"][0]["ledger"]
+    assert (book["adds_up"], book["counts"]["samples"]["accepted"]) == (True, SAMPLES)
