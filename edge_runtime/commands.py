@@ -49,6 +49,11 @@ def _positive(text: str) -> float:
 
 _SERVED: Final = Flag("--config", "device file of the lines (default: %(default)s)", "FILE", "device.toml")
 _CONFIG: Final = Flag("--config", "device file with the lines", "FILE")
+_TRACE: Final = Flag(
+    "--trace",
+    "write what serial ports say and are told, with its time, to a file of 16 MB at most ('-' for standard error)",
+    "FILE",
+)
 _LINE: Final = Flag("--line", "name of the line, where the device file has several", "NAME")
 _PASSWORD_FILE: Final = Flag(
     "--password-file", "file with the private key's password (default: $EDGE_RUNTIME_KEY_PASSWORD, else none)", "FILE"
@@ -74,6 +79,7 @@ COMMANDS: Final = (
                 "leave with an exit code when a bundle is refused, instead of staying up in ERROR;"
                 " where no line has a sensor (serial, mqtt) it always leaves",
             ),
+            _TRACE,
         ),
     ),
     Command(
@@ -206,6 +212,12 @@ COMMANDS: Final = (
                 "REPORT",
                 several=True,
             ),
+            Flag(
+                "--validate",
+                "samples that devices have captured; the new answers are held against the old ones",
+                "CAPTURE",
+                several=True,
+            ),
             _JSON,
         ),
     ),
@@ -227,7 +239,10 @@ COMMANDS: Final = (
         "edge-runtime replay examples/frost/station_us_units.csv --config examples/frost/device.toml",
         "edge_runtime.run.replay",
         (
-            Flag("FILE", "the recording, as `record` wrote it, or the raw text of a stream"),
+            Flag(
+                "FILE",
+                "the recording, as `record` wrote it, the raw text of a stream, or a capture of mosquitto_sub -F '%%j'",
+            ),
             _SERVED,
             _LINE,
             Flag("--speed", "times the recorded pace (default: as fast as it goes)", "FACTOR", None, _positive),
@@ -244,6 +259,7 @@ COMMANDS: Final = (
             _LINE,
             Flag("--out", "write the recording to a file (default: standard output)", "FILE"),
             Flag("--seconds", "stop after so many seconds (default: at SIGINT or SIGTERM)", "N", None, _positive),
+            _TRACE,
         ),
     ),
     Command(
@@ -256,7 +272,14 @@ COMMANDS: Final = (
     Command(
         "config show",
         "print the resolved configuration, defaults included",
-        "edge-runtime config show --config device.toml",
+        "edge-runtime config show --resolved --config device.toml",
+        "edge_runtime.run.config",
+        (_SERVED, Flag("--resolved", "as TOML, each value with the file it came from")),
+    ),
+    Command(
+        "config check",
+        "check a device file and what lies in its drop-in folder, and open nothing that it names",
+        "edge-runtime config check --config device.toml",
         "edge_runtime.run.config",
         (_SERVED,),
     ),

@@ -1,6 +1,6 @@
 """The author's arrays, brought to rows of float64 as a device will have them; it changes no value and fits nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,19 +124,27 @@ def take_raw(arrays: Arrays, named: ArrayNames, contract: Contract, subject: str
 def longest_runs(raw: NDArray[np.float64]) -> tuple[int, ...]:
     """By channel the longest run of equal values in time.
 
-    ``raw`` is ``(windows, time, channels)``. Where a window is the one before it moved on by one sample, both are one
-    series, so that a run longer than a window is seen whole.
+    ``raw`` is ``(windows, time, channels)``; a run longer than a window is seen whole, where ``series`` joins windows.
     """
-    moved_on = (raw[1:, :-1] == raw[:-1, 1:]).all(axis=(1, 2)) if len(raw) > 1 else np.zeros(0, bool)
-    starts = [0, *(int(at) + 1 for at in np.flatnonzero(~moved_on))]
     longest = np.ones(raw.shape[2], int)
-    for start, end in zip(starts, [*starts[1:], len(raw)], strict=True):
-        series = np.concatenate([raw[start], raw[start + 1 : end, -1]])
+    for part in series(raw):
         run = np.ones(raw.shape[2], int)
-        for same in series[1:] == series[:-1]:
+        for same in part[1:] == part[:-1]:
             run = np.where(same, run + 1, 1)
             longest = np.maximum(longest, run)
     return tuple(int(length) for length in longest)
+
+
+def series(raw: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """The samples in a row, ``(samples, row)`` each, that cases of ``(cases, samples, row)`` are pieces of.
+
+    Where a case is the one before it moved on by one sample, both are one series; cases of one sample are all one, in
+    their order.
+    """
+    moved_on = (raw[1:, :-1] == raw[:-1, 1:]).all(axis=(1, 2)) if len(raw) > 1 else np.zeros(0, bool)
+    starts = [0, *(int(at) + 1 for at in np.flatnonzero(~moved_on))]
+    for start, end in zip(starts, [*starts[1:], len(raw)], strict=True):
+        yield np.concatenate([raw[start], raw[start + 1 : end, -1]])
 
 
 def extent(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edge_runtime.author.arrays import extent
 from edge_runtime.author.cases import Cases, choose_cases, corners, special_cases
 from edge_runtime.author.contract import Contract, ContractVariant
+from edge_runtime.author.false_alarms import false_alarms, warnings_of
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
 from edge_runtime.author.held import hold
@@ -21,6 +22,7 @@ from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.mutate_strengthen import strengthen_variants
 from edge_runtime.author.node_errors import node_errors
 from edge_runtime.author.passes import answer_rows, batch_axes, filled, through
+from edge_runtime.author.plausibility import make_plausibility
 from edge_runtime.author.preprocessing import put_inside
 from edge_runtime.author.promise import PREPROCESS_NAME, describe_recipe, make_channels, make_manifest, make_variant
 from edge_runtime.author.promise_ports import Ports
@@ -134,9 +136,8 @@ def build(
     sources = [_model(source, manifest, one) for one in plain]
     tell("asking the models what their framework was asked")
     met = _met(source, manifest, sources)
-    failures = [*met.failures]
     made, searched = _made(source, sources, plain, recorded, tell)
-    failures += searched.failures if searched else ()
+    failures = [*met.failures, *(searched.failures if searched else ())]
     findings = [*source.findings, *met.findings]
     for one in made:
         if one.variant.precision == "int8":
@@ -176,6 +177,7 @@ def build(
     apart = [_between_batch_sizes(one, files[one.variant.goldens]) for one in models]
     for model, off in zip(models, apart, strict=True):
         failures += tolerance_failures(model, off)
+    alarms = false_alarms(models[0], source.train.raw, source.test.raw if source.test else None)
     names = [one.name for one in stated]
     record = Record(
         schema="edge-runtime/build/1",
@@ -192,7 +194,10 @@ def build(
         mutation={name: mutation_record(one) for name, one in scores.items()},
         search=searched.record if searched else None,
         tolerances=tolerances,
-        warnings=tuple(dict.fromkeys([*(searched.warnings if searched else ()), *lints.warnings])),
+        plausibility=alarms,
+        warnings=tuple(
+            dict.fromkeys([*(searched.warnings if searched else ()), *lints.warnings, *warnings_of(alarms or {})])
+        ),
     )  # fmt: skip
     tell("booting the bundle as a device will")
     for name in names if len(names) > 1 else [None]:
@@ -241,14 +246,18 @@ def _plain(contract: Contract, stated: ContractVariant, graph: Graph) -> _Made:
 
 
 def _manifest(source: Source, variants: Sequence[Variant]) -> Manifest:
+    contract, train = source.contract, source.train.raw
+    channels = make_channels(contract, source.path, train)
+    asked = contract.plausibility
     return make_manifest(
-        source.contract,
+        contract,
         source.path,
-        make_channels(source.contract, source.path, source.train.raw),
+        channels,
         source_sha256=source.digests["model"],
         models=source.models,
         prepare=Ports.of(source.prepare) if source.prepare else None,
         variants=variants,
+        plausibility=make_plausibility(asked, channels, contract.window, train, str(source.path)) if asked else None,
     )
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from edge_runtime.author.build import Build, build
 from edge_runtime.author.build_report import report_of
+from edge_runtime.author.mutate_subject import open_subject
 from edge_runtime.author.record import Metrics, Record, encode_record, read_record
+from edge_runtime.author.validate import read_captures, validate
 from edge_runtime.bundle.write import write_directory
 from edge_runtime.errors import DeviceError
 
@@ -18,22 +20,27 @@ def main(args: Namespace) -> int:
     """Build ``args.contract`` into ``args.out``, its record and report beside it; 0, or 1 where a gate failed.
 
     ``args.out`` is by default a folder named after the contract's own, in the current one. Nothing is written where a
-    gate fails. ``args.record`` is a build.json whose bytes have to come out again; ``args.evidence`` are reports that
+    gate fails. ``args.validate`` are captures of devices: how the new answers differ from theirs is told, and decides
+    nothing. ``args.record`` is a build.json whose bytes have to come out again; ``args.evidence`` are reports that
     tolerances rest on; ``args.json`` prints the record.
     """
     contract = Path(args.contract)
     recorded = read_record(Path(args.record)) if args.record else None
+    captures = read_captures([Path(one) for one in args.validate]) if args.validate else None
     evidence = [Path(one) for one in args.evidence] if args.evidence is not None else None
     made = build(contract, recorded, _tell if sys.stderr.isatty() else _be_silent, evidence)
     if made.failures:
         for line in made.failures:
             _say(f"edge-runtime build: {line}")
         return _GATE_FAILED
+    compared = list(validate(open_subject(made.files).way.model, captures)) if captures else []
     out = Path(args.out) if args.out else Path(made.record.bundle.id)
     write(made, out)
     for line in made.record.warnings:
         _say(f"warning: {line}")
     _say(_result(made.record, out))
+    for line in compared:
+        _say(line)
     if args.json:
         sys.stdout.write(encode_record(made.record).decode())
     return 0

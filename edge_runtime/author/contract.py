@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, FiniteFloat, ValidationError
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.lint_finding import Waive
 from edge_runtime.author.mistake import faults, together
+from edge_runtime.author.plausibility_asked import AskedPlausibility
 from edge_runtime.author.unsaid import WAYS, list_of, saying_nothing
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band, Frozen, Label, Name, PositiveFloat, Sha256
@@ -186,6 +187,7 @@ class Contract(Frozen):
     calibration: Calibration = Calibration()
     gates: Demands | None = None
     preprocessing: Literal["runtime", "graph"] = "runtime"
+    plausibility: AskedPlausibility | None = None
     tolerance: Tolerance | None = None
     tolerances: dict[FurtherProvider, Tolerance] = Field(default={})
     waive: Waive = Field(default={})

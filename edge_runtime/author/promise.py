@@ -19,6 +19,7 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import SCHEMA, Manifest, PreprocessModel, Provenance, features_used
+from edge_runtime.spec.plausibility import Plausibility
 from edge_runtime.spec.variant import Quantization, Tolerance, Variant
 
 PREPROCESS_NAME = "preprocess.onnx"
@@ -78,6 +79,7 @@ def make_manifest(
     models: Mapping[str, Graph],
     prepare: Ports | None,
     variants: Sequence[Variant],
+    plausibility: Plausibility | None = None,
 ) -> Manifest:
     """The manifest around its variants; ``models`` are the graphs by file name, ``prepare`` the author's preprocessing.
 
@@ -111,6 +113,7 @@ def make_manifest(
         "outputs": contract.output,
         "batch_sizes": contract.batch_sizes,
         "negative_goldens": negative_goldens(channels, contract.window),
+        "plausibility": plausibility,
         "needs": contract.needs,
         "annotations": contract.annotations,
     }

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, FiniteFloat, ValidationError
 
 from edge_runtime import __version__
+from edge_runtime.author.false_alarms import FalseAlarms
 from edge_runtime.author.mistake import told
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.trials import SearchRecord
@@ -116,6 +117,9 @@ class Record(Frozen):
     search: SearchRecord | None = None
     tolerances: dict[str, dict[str, Tolerance]] | None = Field(
         default=None, description="by variant and output tensor: what --evidence proposed"
+    )
+    plausibility: dict[str, FalseAlarms] | None = Field(
+        default=None, description="by flag, how often it marks the author's own data"
     )
     warnings: tuple[str, ...] = ()
 

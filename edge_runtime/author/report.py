@@ -46,6 +46,8 @@ def _body(facts: ReportFacts) -> Iterator[str]:
     yield _coverage(facts)
     yield mutation(facts.mutation)
     yield _units(facts)
+    if facts.false_alarms:
+        yield _false_alarms(facts)
     yield _warnings(facts)
     yield _origin(facts)
     yield _files(facts)
@@ -227,6 +229,25 @@ def _units(facts: ReportFacts) -> str:
             ("channel", "unit", "read in", "of the tolerated band", "of the trained band", "undeclared unit"),
             rows,
             kinds="tttnnt",
+        ),
+    )
+
+
+def _false_alarms(facts: ReportFacts) -> str:
+    def share(value: float | None) -> str:
+        return "cannot be told" if value is None else f"{value:.2%}"
+
+    return section(
+        "What is flagged against training",
+        paragraph(
+            "A flag changes no number and refuses nothing. The author's own data were played sample by sample; what is "
+            "flagged there is a false alarm, and more than one in a hundred wears its reader out."
+        ),
+        table(
+            "Answers that carry the flag",
+            ("flag", "training data", "test data"),
+            [(one.flag, share(one.train), share(one.test)) for one in facts.false_alarms],
+            kinds="tnn",
         ),
     )
 

@@ -151,6 +151,15 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class FalseAlarm:
+    """One flag of ``[plausibility]`` and the shares, 0 to 1, of the author's own data that carry it; None where unknown."""
+
+    flag: str
+    train: float | None
+    test: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFacts:
     """Everything one page says; an optional part that is None is said to be not measured."""
 
@@ -178,3 +187,4 @@ class ReportFacts:
     recipes: tuple[Recipe, ...] | None = None
     mutation: Mutation | None = None
     warnings: tuple[str, ...] | None = None
+    false_alarms: tuple[FalseAlarm, ...] = ()

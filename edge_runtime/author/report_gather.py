@@ -14,6 +14,7 @@ from edge_runtime.author.report_facts import (
     ChannelFact,
     Comparison,
     ConfusableUnit,
+    FalseAlarm,
     Metric,
     MutantClass,
     Mutation,
@@ -88,7 +89,12 @@ def gather(
         recipes=recipes,
         mutation=mutation_facts(mutation) if mutation else None,
         warnings=record.warnings if record else None,
+        false_alarms=_false_alarms(record) if record else (),
     )  # fmt: skip
+
+
+def _false_alarms(record: Record) -> tuple[FalseAlarm, ...]:
+    return tuple(FalseAlarm(name, one.train, one.test) for name, one in (record.plausibility or {}).items())
 
 
 def mutation_facts(score: MutationScore) -> Mutation:

@@ -8,7 +8,7 @@ from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
 from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode, Read
-from edge_runtime.spec.reading import Gridded, Reading, Rejection, Value
+from edge_runtime.spec.reading import ABSENT, Gridded, Reading, Rejection, Value
 
 Row = Any
 """One frame taken apart, as its format does it: a list of cells, an object, the groups of a match."""
@@ -32,6 +32,8 @@ class Conversions(NamedTuple):
     ``numeric_text`` gives the number that a text holds, ``None`` for missing, or raises ValueError, where the format tells
     numbers from texts;
     ``columns_of`` gives neighbouring cells from a field on, where the format has such; ``array`` reads a list of numbers;
+    ``angle`` reads two neighbouring cells, degrees and minutes and a hemisphere, where the format has them;
+    ``has`` tells a field that is not there from one without a value, where the format has such;
     ``hint`` says what to do about a raw field that is not what was expected, in words.
     """
 
@@ -44,7 +46,9 @@ class Conversions(NamedTuple):
     columns_of: Callable[[str, int], Getter] | None = None
     numeric_text: Callable[[Any], float | None] | None = None
     array: Callable[[Any], Value] = row_list
+    angle: Callable[[Sequence[Any]], float | None] | None = None
     hint: Callable[[Any, str], str] = lambda _raw, _expected: ""
+    has: Callable[[Row, str], bool] | None = None
 
 
 class _Part(NamedTuple):
@@ -94,9 +98,11 @@ def make_assemble(
     number, text, carried = conversions.number, conversions.text, conversions.carried
     getters = [getter_of(binding.field) for binding in channels.values()]
     # Plain numbers, as most are: one tight loop. Other single numbers have one a little less tight.
-    are_numbers = all(binding.read == "number" and not binding.missing_values for binding in channels.values())
+    tells_absent = conversions.has is not None and any(one.when_absent == "last" for one in channels.values())
+    are_numbers = not tells_absent and all(one.read == "number" and not one.missing_values for one in channels.values())
     are_single = all(binding.read in _SINGLE for binding in channels.values())
-    parts = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
+    bound = [_parts(binding, getter_of, conversions, files.get(name)) for name, binding in channels.items()]
+    parts = [(_or_absent(part, conversions), grid) for part, grid in bound] if tells_absent else bound
     singles = [(part.get, part.read) for part, _ in parts]
     read_units = _make_units(channels, getter_of, text)
     made = (_make_status(decode, getter_of, conversions), _make_unit_check(channels, getter_of, text))
@@ -161,11 +167,21 @@ def _parts(
             raise TypeError(f"field {field!r} names files, and nobody reads them")
         read = named_file(f"{conversions.place} {field!r}", binding.dtype, files, conversions.word)
         return _Part(field, get, read, "the name of a file", is_file=True), grid
-    if binding.count is not None and conversions.columns_of is not None:
-        expected = f"{conversions.number_expected} in each of {binding.count} columns"
-        cells = conversions.columns_of(field, binding.count)
-        return _Part(field, cells, _cells(conversions.number), expected, lambda raw: quote(",".join(raw))), grid
+    if conversions.columns_of is not None and binding.read in {"columns", "degrees_minutes"}:
+        return _of_neighbours(binding, conversions.columns_of, conversions), grid
     return _single(binding, get, conversions), grid
+
+
+def _of_neighbours(
+    binding: ChannelBinding, columns_of: Callable[[str, int], Getter], conversions: Conversions
+) -> _Part:
+    """A value that neighbouring cells make: an array, or an angle and its hemisphere."""
+    count = binding.count or 2
+    expected = f"{conversions.number_expected} in each of {count} columns"
+    read: Callable[[Any], Value] = _cells(conversions.number)
+    if binding.read == "degrees_minutes" and conversions.angle is not None:
+        expected, read = "ddmm.mmmm,N or dddmm.mmmm,E, or S or W", conversions.angle
+    return _Part(binding.field, columns_of(binding.field, count), read, expected, lambda raw: quote(",".join(raw)))
 
 
 def _single(binding: ChannelBinding, get: Getter, conversions: Conversions) -> _Part:
@@ -188,6 +204,17 @@ def _without(missing: Sequence[float], number: Callable[[Any], float | None]) ->
     return read
 
 
+def _or_absent(part: _Part, conversions: Conversions) -> _Part:
+    """The same, but ABSENT where a row does not have the field."""
+    get, read, field, has = part.get, part.read, part.field, conversions.has
+
+    def get_or_absent(row: Row) -> Any:
+        raw = get(row)
+        return ABSENT if raw is None and has is not None and not has(row, field) else raw
+
+    return part._replace(get=get_or_absent, read=lambda raw: raw if raw is ABSENT else read(raw))
+
+
 def _cells(number: Callable[[Any], float | None]) -> Callable[[Sequence[Any]], list[float] | None]:
     def read(cells: Sequence[Any]) -> list[float] | None:
         numbers = [one for one in map(number, cells) if one is not None]
@@ -198,7 +225,7 @@ def _cells(number: Callable[[Any], float | None]) -> Callable[[Sequence[Any]], l
 
 def _read(row: Row, part: _Part, grid: _Part | None) -> Value:
     value = part.read(part.get(row))
-    if grid is None or value is None:
+    if grid is None or value is None or value is ABSENT:
         return value
     places = grid.read(grid.get(row))
     if places is None:

@@ -1,9 +1,9 @@
-"""The CRC at a frame's end: checked and taken off; it never lets a frame pass whose CRC does not hold."""
+"""The check at a frame's end, a CRC or a sum: checked and taken off; it never lets a frame pass whose check does not hold."""
 
 from collections.abc import Callable
 
 from edge_runtime.flow.quoting import quote_bytes
-from edge_runtime.spec.crc import Crc, crc_function
+from edge_runtime.spec.crc import Crc
 from edge_runtime.spec.reading import Damaged, Rejection
 
 Check = Callable[[bytes], bytes | Damaged]
@@ -14,8 +14,7 @@ def make_check(crc: Crc | None) -> Check:
     """Give the check of a CRC over the whole frame before it; without ``crc``, one that lets every frame pass."""
     if crc is None:
         return bytes
-    size = crc.parameters.width // 8
-    compute = crc_function(crc.parameters)
+    size, compute = crc.size_bytes, crc.function()
     order = crc.byte_order or "big"
 
     def check(frame: bytes) -> bytes | Damaged:
@@ -29,8 +28,7 @@ def make_check(crc: Crc | None) -> Check:
 
 def bad_checksum(crc: Crc, computed: int, sent: bytes, over_bytes: int) -> Rejection:
     """Say that ``sent``, the CRC as it stood on the wire, is not the one of the bytes before it."""
-    width = crc.parameters.width
-    wanted = computed.to_bytes(width // 8, crc.byte_order or "big")
+    wanted = computed.to_bytes(crc.size_bytes, crc.byte_order or "big")
     return Rejection(
         "bad_checksum", "frame", f"a CRC of {quote_bytes(sent)}", f"{quote_bytes(wanted)} over its {over_bytes} bytes",
         "if every frame says so, check framing.crc; else look at the cable and the baud rate",

@@ -43,6 +43,10 @@ class Judged(NamedTuple):
     flags: int
     held: tuple[int, ...] = ()
 
+    def with_held(self, columns: tuple[int, ...]) -> "Judged":
+        """The same, with the numbers at ``columns`` older ones that were held too."""
+        return self._replace(flags=self.flags | HELD, held=self.held + columns) if columns else self
+
 
 class _Rule(NamedTuple):
     """How one channel's number becomes contract units (``a * x + b``) and the bands it is held against."""
@@ -141,6 +145,20 @@ class Contract:
             None if isinstance(rule, Rejection) or channel.form != "number" else (rule.declared, rule.a, rule.b)
             for rule, channel in zip(rules, self._channels, strict=True)
         )
+
+    def columns(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Where in a row the single numbers of these channels stand, each channel by its place among the channels."""
+        widths = [channel.width for channel in self._channels]
+        return tuple(sum(widths[:place]) for place in places)
+
+    def refuses(self, index: int, value: Value, unit: str | None) -> Rejection | None:
+        """Why one channel's single value would be refused in a reading whose payload named ``unit``, if it would be."""
+        units = tuple(unit if at == index else None for at in range(len(self._channels)))
+        rule = (self._rules if unit is None else self._rules_of(units))[index]
+        if isinstance(rule, Rejection):
+            return rule
+        judged, _ = self._one(index, value, rule)
+        return judged if isinstance(judged, Rejection) else None
 
     def _judge_any(
         self, given: Sequence[Value], rules: Sequence[_Rule | Rejection], stream: Stream | None, time_ns: int

@@ -14,7 +14,9 @@ from edge_runtime.spec.binding import (
     CsvDecode,
     Decode,
     JsonDecode,
+    ModbusDecode,
     NmeaDecode,
+    ScpiDecode,
     SenmlDecode,
     SparkplugDecode,
     StructDecode,
@@ -38,6 +40,14 @@ def make_decoder(  # noqa: PLR0911 (one exit per format)
         return StructDecoder(decode, channels, files or {})
     if isinstance(decode, NmeaDecode):
         return NmeaDecoder(decode, channels, files or {})
+    if isinstance(decode, ScpiDecode):
+        from edge_runtime.flow.decode_scpi import ScpiDecoder  # noqa: PLC0415 -- for lines that have such an instrument
+
+        return ScpiDecoder(decode, channels, files or {})
+    if isinstance(decode, ModbusDecode):
+        from edge_runtime.flow.decode_modbus import ModbusDecoder  # noqa: PLC0415 -- for lines that have slaves
+
+        return ModbusDecoder(decode, channels, files or {})
     if isinstance(decode, SenmlDecode):
         from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
 

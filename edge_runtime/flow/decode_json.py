@@ -43,7 +43,7 @@ class JsonDecoder(Decoder):
                 )  # fmt: skip
         self._fields = {f"channel {name}": binding.field for name, binding in channels.items()}
         conversions = Conversions(
-            "field", _number, _text, _carried, "a JSON number", _word, numeric_text=_numeric_text, hint=_hint
+            "field", _number, _text, _carried, "a JSON number", _word, numeric_text=_numeric_text, hint=_hint, has=has
         )
         self._assemble = make_assemble(decode, channels, getter_of, conversions, files)
 

@@ -1,6 +1,7 @@
 """One NMEA 0183 sentence of the wanted kind -> one Reading, by field number; all other sentences are no samples."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from edge_runtime.errors import ConfigurationError
@@ -15,6 +16,9 @@ from edge_runtime.spec.reading import Reading, Rejection
 _MOST_FIELDS = 100
 _STANDARD_ADDRESS = 5
 _EMPTY = ("",)
+_ANGLE = re.compile(r"(?P<degrees>[0-9]{2,3})(?P<minutes>[0-5][0-9](?:\.[0-9]*)?)")
+# By hemisphere: the sign, the digits of the degrees and how many there may be.
+_HEMISPHERES = {"N": (1, 2, 90.0), "S": (-1, 2, 90.0), "E": (1, 3, 180.0), "W": (-1, 3, 180.0)}
 
 
 class NmeaDecoder(Decoder):
@@ -33,14 +37,18 @@ class NmeaDecoder(Decoder):
                     todo=f"count the fields of {decode.sentence} as its description does, from 1 behind the address",
                 )  # fmt: skip
         for name, binding in channels.items():
-            if binding.read not in {"number", "text"} or binding.grid_field is not None:
+            if binding.read not in {"number", "text", "degrees_minutes"} or binding.grid_field is not None:
                 raise ConfigurationError(
-                    subject=f"channel {name!r}, read", found=repr(binding.read), expected="'number' or 'text'",
+                    subject=f"channel {name!r}, read", found=repr(binding.read),
+                    expected="'number', 'text' or 'degrees_minutes'",
                     todo="a sentence has no arrays",
                 )  # fmt: skip
-        self._last = max(map(int, fields))
+        pairs = [int(binding.field) + 1 for binding in channels.values() if binding.read == "degrees_minutes"]
+        self._last = max([*map(int, fields), *pairs])
         word = make_word(_EMPTY)
-        conversions = Conversions("field", make_number(_EMPTY, "."), str.strip, str.strip, "a number", word)
+        conversions = Conversions(
+            "field", make_number(_EMPTY, "."), str.strip, str.strip, "a number", word, columns_of=_neighbours, angle=_degrees
+        )  # fmt: skip
         self._assemble = make_assemble(decode, channels, _getter_of, conversions, files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
@@ -66,3 +74,22 @@ class NmeaDecoder(Decoder):
 
 def _getter_of(field: str) -> Getter:
     return itemgetter(int(field))
+
+
+def _neighbours(field: str, count: int) -> Getter:
+    return itemgetter(slice(int(field), int(field) + count))
+
+
+def _degrees(cells: Sequence[str]) -> float | None:
+    """NMEA's ddmm.mmmm and hemisphere in degrees, ``None`` where both are empty; raises ValueError for what is none."""
+    written, hemisphere = (cell.strip() for cell in cells)
+    if not written and not hemisphere:
+        return None
+    found = _ANGLE.fullmatch(written)
+    if found is None or hemisphere not in _HEMISPHERES:
+        raise ValueError
+    sign, digits, most = _HEMISPHERES[hemisphere]
+    degrees = int(found["degrees"]) + float(found["minutes"]) / 60
+    if len(found["degrees"]) != digits or degrees > most:
+        raise ValueError
+    return sign * degrees

@@ -1,5 +1,6 @@
 """One printed line that follows a pattern -> one Reading; a line that does not follow it is never half read."""
 
+import re
 from collections.abc import Mapping
 from operator import itemgetter
 
@@ -14,6 +15,8 @@ from edge_runtime.spec.binding import ChannelBinding, NoValue, PatternDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _BYTE_ORDER_MARK = "\ufeff"
+# OIML R 76-1 has a scale with d < e mark the digit that is not verified: makers print it in brackets, at the number's end.
+_UNVERIFIED = re.compile(r"(?<=[0-9.,])\[([0-9]++)\]")
 # A word may look like a number, so a category may be read from any field.
 _KINDS = {
     "number": {"number", "int"},
@@ -56,6 +59,8 @@ class PatternDecoder(Decoder):
         compiled = compile_pattern(pictures[0], decode.decimal)
         self._encoding = decode.encoding
         self._match = compiled.expression.fullmatch
+        self._unverified = decode.unverified_digits
+        self._looks_for_brackets = "[" not in (decode.pattern or "")  # there they are the pattern's own
         self._others = [compile_pattern(one, decode.decimal).expression.fullmatch for one in pictures[1:]]
         self._no_values = [
             (compile_line(one, decode.decimal).expression.fullmatch, _NO_VALUE[why])
@@ -102,6 +107,13 @@ class PatternDecoder(Decoder):
         text = text.removeprefix(_BYTE_ORDER_MARK).strip()
         if not text:
             return None
+        if "[" in text and self._looks_for_brackets:
+            whole = _UNVERIFIED.sub("" if self._unverified == "drop" else r"\1", text)
+            if whole != text:
+                return self._read_whole(whole, text)
+        return self._read(text)
+
+    def _read(self, text: str) -> Reading | Rejection:
         match = self._match(text)
         if match is None:
             for other in self._others:
@@ -110,6 +122,16 @@ class PatternDecoder(Decoder):
                     return self._assemble(match.groups())
             return self._refuse(text)
         return self._assemble(match.groups())
+
+    def _read_whole(self, whole: str, text: str) -> Reading | Rejection:
+        """Read a line whose brackets were taken away; without them it may also say that there is no weight."""
+        read = self._read(whole)
+        if self._unverified != "refuse" or type(read) is Rejection:
+            return read
+        return Rejection(
+            "unverified", "instrument", f"digits in brackets: {quote(text)}", "a value that is verified as a whole",
+            'set decode.unverified_digits to "keep" or "drop" where that is allowed',
+        )  # fmt: skip
 
     def _refuse(self, text: str) -> Rejection:
         for match, why in self._no_values:

@@ -12,7 +12,7 @@ from edge_runtime.flow.cbor import read_cbor
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.quoting import nearest, quote, quote_names
 from edge_runtime.spec.binding import ChannelBinding, SenmlDecode
-from edge_runtime.spec.reading import Pack, Reading, Rejection
+from edge_runtime.spec.reading import ABSENT, Pack, Reading, Rejection
 
 # RFC 8428, table 6.
 _LABELS: Final = {
@@ -60,6 +60,7 @@ class SenmlDecoder(Decoder):
         self._channels = tuple(channels.values())
         self._field_of = {f"channel {name}": binding.field for name, binding in channels.items()}
         self._fields = frozenset(binding.field for binding in self._channels)
+        self._unnamed = ABSENT if any(one.when_absent == "last" for one in self._channels) else None
 
     def decode(self, frame: bytes) -> Reading | Rejection | Pack | None:
         """Read one pack; ``None`` for a blank frame. Records of other names are passed over, but not a pack of none else."""
@@ -134,7 +135,7 @@ class SenmlDecoder(Decoder):
         values = []
         for binding, record in zip(self._channels, found, strict=True):
             try:
-                values.append(None if record is None else _value(record, binding))
+                values.append(self._unnamed if record is None else _value(record, binding))
             except ValueError as error:
                 expected = "a word in vs" if binding.read == "text" else "a number in v"
                 return Rejection("not_a_number", f"SenML name {binding.field!r}", str(error), expected)

@@ -35,7 +35,7 @@ class StructDecoder(Decoder):
         self._fields = {field.name: field for field in decode.fields if field.name is not None}
         self._places = {name: place for place, name in enumerate(self._fields)}
         self._check(decode, channels)
-        conversions = Conversions("field", _number, _text, _carried, "a number", _text, array=lambda raw: raw)
+        conversions = binary_numbers("field")._replace(array=lambda raw: raw)
         self._assemble = make_assemble(decode, channels, self._getter_of, conversions, files)
 
     def decode(self, frame: bytes) -> Reading | Rejection | None:
@@ -90,6 +90,11 @@ class StructDecoder(Decoder):
             return None if value in missing else value
 
         return number
+
+
+def binary_numbers(place: str) -> Conversions:
+    """How fields are read that are numbers already; ``place`` is what a person calls one."""
+    return Conversions(place, _number, _text, _carried, "a number", _text)
 
 
 def _code(field: StructField) -> str:

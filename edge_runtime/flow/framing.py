@@ -2,13 +2,15 @@
 
 from typing import Protocol
 
+from edge_runtime.flow.framing_block import BlockLayout
 from edge_runtime.flow.framing_lines import LineFramer
 from edge_runtime.flow.framing_nmea import nmea_reader
-from edge_runtime.flow.framing_packet import PacketFramer
+from edge_runtime.flow.framing_packet import PacketLayout
 from edge_runtime.flow.framing_parts import PartFramer
+from edge_runtime.flow.framing_search import SearchFramer
 from edge_runtime.flow.framing_stuffed import cobs_reader, slip_reader
 from edge_runtime.spec.binding import Encoding
-from edge_runtime.spec.framing import CobsFraming, Framing, LinesFraming, NmeaFraming, SlipFraming
+from edge_runtime.spec.framing import BlockFraming, CobsFraming, Framing, LinesFraming, NmeaFraming, SlipFraming
 from edge_runtime.spec.reading import Damaged, Rejection
 
 
@@ -26,6 +28,10 @@ class Framer(Protocol):
     def discarding(self) -> bool:
         """Whether what comes next up to a frame's beginning will be skipped without a word."""
 
+    @property
+    def passed_over(self) -> bool:
+        """Whether anything was skipped without a word since ``restore``, up to the first frame."""
+
     def restore(self, *, discarding: bool) -> None:
         """Forget what is held; ``discarding`` is for a stream joined in the middle of a frame."""
 
@@ -37,7 +43,7 @@ class MessageFramer:
     """One chunk is one frame: a message arrives whole. Line ends at the end of a text are none of it; an empty one is no frame."""
 
     pending_bytes = 0
-    discarding = False
+    discarding = passed_over = False
 
     def __init__(self, max_bytes: int, *, is_text: bool) -> None:
         self._max_bytes = max_bytes
@@ -74,4 +80,4 @@ def make_framing(framing: Framing, encoding: Encoding) -> Framer:  # noqa: PLR09
         if encoding == "utf-16-be":
             return LineFramer(framing.max_bytes, framing.line_end, 2, "big")
         return LineFramer(framing.max_bytes, framing.line_end)
-    return PacketFramer(framing)
+    return SearchFramer(BlockLayout(framing) if isinstance(framing, BlockFraming) else PacketLayout(framing))

@@ -46,6 +46,7 @@ class LineFramer:
         self._pending = bytearray()
         self._half_unit = b""
         self._discarding = False
+        self.passed_over = False
 
     def feed(self, chunk: bytes) -> list[bytes | Damaged]:
         """Take the next bytes; give the lines they complete, in order. Empty lines are no frames."""
@@ -67,6 +68,8 @@ class LineFramer:
             if len(self._pending) > self._max_bytes:
                 frames.append(self._give_up())
                 self._discarding = True
+        elif tail:
+            self.passed_over = True
         return frames
 
     @property
@@ -84,6 +87,7 @@ class LineFramer:
         self._pending.clear()
         self._half_unit = b""
         self._discarding = discarding
+        self.passed_over = False
 
     def flush(self) -> list[bytes | Damaged]:
         """End the stream: give the last line, if it had no end, and begin anew."""
@@ -95,6 +99,7 @@ class LineFramer:
         """Frames of ``parts``, each of which a line end follows; what is pending belongs to the first."""
         if self._discarding:
             self._discarding = False
+            self.passed_over = self.passed_over or bool(parts[0])
             del parts[0]
         elif self._pending:
             parts[0] = bytes(self._pending) + parts[0]

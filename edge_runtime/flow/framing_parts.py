@@ -34,6 +34,11 @@ class PartFramer:
         """Whether everything up to the next delimiter will be skipped."""
         return self._parts.discarding
 
+    @property
+    def passed_over(self) -> bool:
+        """Whether bytes were skipped up to the first delimiter."""
+        return self._parts.passed_over
+
     def restore(self, *, discarding: bool) -> None:
         """Forget what is held; with ``discarding``, also skip up to the next delimiter."""
         self._parts.restore(discarding=discarding)

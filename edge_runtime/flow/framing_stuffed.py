@@ -33,6 +33,18 @@ def cobs_reader(crc: Crc | None) -> Reader:
     return read
 
 
+def stuff_cobs(data: bytes) -> bytes:
+    """``data`` without zeros, as ``cobs_reader`` takes it, without the zeros on both sides."""
+    stuffed = bytearray()
+    for block in data.split(b"\0"):
+        rest = block
+        while len(rest) >= _WHOLE_BLOCK - 1:
+            stuffed += bytes([_WHOLE_BLOCK]) + rest[: _WHOLE_BLOCK - 1]
+            rest = rest[_WHOLE_BLOCK - 1 :]
+        stuffed += bytes([len(rest) + 1]) + rest
+    return bytes(stuffed)
+
+
 def slip_reader(crc: Crc | None) -> Reader:
     """Give the reader of what stands between two ENDs (RFC 1055)."""
     check = make_check(crc)

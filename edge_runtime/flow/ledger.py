@@ -6,19 +6,19 @@ from typing import Any
 
 
 class Ledger:
-    """Samples: received = accepted + rejected + duplicate + dropped + pending.
+    """Samples: received = accepted + rejected + duplicate + updates + dropped + pending.
 
     Answers: due = published + refused + suppressed + dropped + pending. Rejected, refused, suppressed and dropped are
-    counted by reason; suppressed are those that device.toml asks not to tell, which is no loss as a dropped one is;
-    pending is counted by whoever holds the pending ones, never derived from the others: that is what makes the
-    sums a check.
+    counted by reason; updates are messages that made no sample but brought a value for a later one; suppressed are
+    those that device.toml asks not to tell, which is no loss as a dropped one is; pending is counted by whoever holds
+    the pending ones, never derived from the others: that is what makes the sums a check.
     """
 
     __slots__ = ("accepted", "answers_dropped", "due", "duplicate", "published", "received", "refused", "rejected",
-                 "samples_dropped", "suppressed")  # fmt: skip
+                 "samples_dropped", "suppressed", "updates")  # fmt: skip
 
     def __init__(self) -> None:
-        self.received = self.accepted = self.duplicate = 0
+        self.received = self.accepted = self.duplicate = self.updates = 0
         self.due = self.published = 0
         self.rejected: Counter[str] = Counter()
         self.samples_dropped: Counter[str] = Counter()
@@ -28,7 +28,8 @@ class Ledger:
 
     def adds_up(self, *, pending_samples: int, pending_answers: int) -> bool:
         """Whether both sums hold with what is pending right now."""
-        samples = self.accepted + self.rejected.total() + self.duplicate + self.samples_dropped.total()
+        samples = self.accepted + self.rejected.total() + self.duplicate + self.updates
+        samples += self.samples_dropped.total()
         answers = self.published + self.refused.total() + self.suppressed.total() + self.answers_dropped.total()
         return self.received == samples + pending_samples and self.due == answers + pending_answers
 
@@ -39,6 +40,8 @@ class Ledger:
                 "received": self.received,
                 "accepted": self.accepted,
                 "duplicate": self.duplicate,
+                # Most lines hold no value from one message to the next, and have no such term.
+                **({"updates": self.updates} if self.updates else {}),
                 "rejected": _sorted(self.rejected),
                 "dropped": _sorted(self.samples_dropped),
             },
@@ -55,6 +58,7 @@ class Ledger:
         """Take over what ``as_dict`` gave."""
         samples, answers = saved["samples"], saved["answers"]
         self.received, self.accepted, self.duplicate = samples["received"], samples["accepted"], samples["duplicate"]
+        self.updates = samples.get("updates", 0)
         self.rejected = Counter(samples["rejected"])
         self.samples_dropped = Counter(samples["dropped"])
         self.due, self.published = answers["due"], answers["published"]

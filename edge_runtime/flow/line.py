@@ -19,8 +19,10 @@ from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
+    from edge_runtime.flow.capture import Choose
     from edge_runtime.flow.decoder import Decoder
     from edge_runtime.flow.framing import Framer
+    from edge_runtime.flow.join import Join
 
 Carry = tuple[tuple[str, str | float | int | bool | None], ...]
 
@@ -62,6 +64,15 @@ def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
 _ARRIVAL: Final = "; the time of arrival counts here: if the samples carry their own, name its field in decode.time"
 
 
+class Captured(NamedTuple):
+    """An answer that was chosen to be kept: why, its window ``(length, row)`` in contract units, and its newest frame."""
+
+    answer: Answer
+    why: tuple[str, ...]
+    window: NDArray[np.float64]
+    raw: bytes
+
+
 class _Due(NamedTuple):
     stream: Stream
     name: str
@@ -80,6 +91,8 @@ class Line:
     ``take_refused`` hand out what came of it, ``take_changes`` what a journal must keep for it. Between ``feed`` and
     ``run`` the line holds at most one full batch: a further window runs the batch by itself. A line lives in event time,
     in which nothing is late or early, until ``judge_by_clock`` says otherwise; ``max_age_ns`` is for that.
+    ``join`` stands in for the decoder where one message does not bring all channels.
+    ``choose`` says for what reasons an answer is kept with its window, for ``take_captured``; none where it gives none.
     ``when_bad_time`` is the binding's: with ``arrival`` it counts, as an oddity, each time of arrival that stands for one.
     """
 
@@ -94,6 +107,8 @@ class Line:
         batch_sizes: tuple[int, ...] | None = None,
         max_age_ns: int | None = None,
         when_bad_time: Literal["refuse", "arrival"] = "refuse",
+        join: "Join | None" = None,
+        choose: "Choose | None" = None,
     ) -> None:
         manifest = model.manifest
         self._counts_arrival = when_bad_time == "arrival"
@@ -102,7 +117,8 @@ class Line:
         self._clock_flag = 0
         self.ledger = Ledger()
         self.framing = framing
-        self._decoder = decoder
+        self._decoder = decoder if join is None else join.decoder("")
+        self._join = join
         self._contract = contract
         self._name = name
         self._rule = WindowRule(manifest)
@@ -120,6 +136,8 @@ class Line:
         self._max_streams = max_streams(self._rule)
         self._due: list[_Due] = []
         self._streams: dict[str, Stream] = {}
+        self._choose = choose
+        self._captured: list[Captured] = []
         self._answers: list[Answer] = []
         self._refused: list[Refused] = []
         self._samples: list[tuple[str, int, Row, int, tuple[int, ...]]] = []
@@ -137,16 +155,17 @@ class Line:
         self._max_ahead_ns = MAX_AHEAD_NS if synchronised else _EVER_NS
         self._clock_flag = CLOCK_UNSYNCED if synchronised is False else 0
 
-    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
+    def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "", topic: str = "") -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
 
         ``mono_ns``, the monotonic time of arrival, is what an answer's age counts from; None in event time, where
-        nothing has an age: replay, demo, score. ``stream`` names the stream, where the link does and not the payload.
+        nothing has an age: replay, demo, score. ``stream`` names the stream, where the link does and not the payload;
+        ``topic`` is what the link calls the message, for a line that joins several.
         """
         if self.framing is None or self._decoder is None:
             raise TypeError("a line without framing and decoder takes readings only")
         for frame in self.framing.feed(data):
-            self.feed_frame(frame, arrival_ns, mono_ns, stream)
+            self.feed_frame(frame, arrival_ns, mono_ns, stream, topic)
 
     def finish(self, arrival_ns: int, mono_ns: int | None = None) -> None:
         """Take the last frame of an input that ended without a line end."""
@@ -154,11 +173,15 @@ class Line:
             for frame in self.framing.flush():
                 self.feed_frame(frame, arrival_ns, mono_ns)
 
-    def feed_frame(self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None, stream: str = "") -> None:
+    def feed_frame(
+        self, frame: bytes | Damaged, arrival_ns: int, mono_ns: int | None = None, stream: str = "", topic: str = ""
+    ) -> None:
         """Decode one frame and offer what it says."""
         if isinstance(frame, Damaged):
             self._reject(frame.rejection, stream, frame.raw)
             return
+        if self._join is not None:
+            self._decoder = self._join.decoder(topic)
         item = self._decoder.decode(frame)  # type: ignore[union-attr] # feed has checked it
         if type(item) is Reading:
             self.offer(item._replace(stream=stream) if stream else item, arrival_ns, mono_ns, frame)
@@ -178,7 +201,13 @@ class Line:
         elif not -self._max_age_ns <= time_ns - arrival_ns <= self._max_ahead_ns:
             self._reject(self._out_of_time(time_ns - arrival_ns), name, raw)
             return
-        judged = self._contract.judge(reading, stream, time_ns)
+        if self._join is None:
+            judged = self._contract.judge(reading, stream, time_ns)
+        else:
+            joined = self._joined(self._join, reading, stream, time_ns, raw)
+            if joined is None:
+                return
+            judged = joined
         if type(judged) is Rejection:
             if judged.reason == "missing" and self._decoder is not None:
                 judged = self._decoder.explain_missing(raw, judged)
@@ -191,6 +220,21 @@ class Line:
         if self._rule.states and self._is_waiting(stream):
             self.run()  # a gap begins a recurrent state anew: what is due before the gap must have had the old one
         self._push(stream, time_ns, judged, reading, mono_ns, raw)  # type: ignore[arg-type] # the other case left above
+
+    def _joined(
+        self, join: "Join", reading: Reading, stream: Stream | None, time_ns: int, raw: bytes
+    ) -> Judged | Rejection | None:
+        """Judge what one message and those before it bring together; None where it makes no sample, which is counted."""
+        joined = join.complete(reading, time_ns)
+        if joined is None:
+            self.ledger.received += 1
+            self.ledger.updates += 1
+            return None
+        if isinstance(joined, Rejection):
+            self._reject(joined, reading.stream, raw)
+            return None
+        judged = self._contract.judge(joined.reading, stream, time_ns)
+        return judged.with_held(self._contract.columns(joined.held)) if isinstance(judged, Judged) else judged
 
     def _push(
         self, stream: Stream, time_ns: int, judged: Judged, reading: Reading, mono_ns: int | None, raw: bytes
@@ -229,6 +273,11 @@ class Line:
         """By stream, what was odd about the times of its samples since this start: by reason, and gap and duplicate."""
         return {name: dict(stream.oddities) for name, stream in self._streams.items() if stream.oddities}
 
+    @property
+    def levels(self) -> dict[str, dict[str, dict[str, float]]]:
+        """By stream and channel how near what the contract watches is to being flagged."""
+        return {name: stream.watch.levels() for name, stream in self._streams.items() if stream.watch is not None}
+
     def run(self) -> None:
         """Answer every window that is due, in batches of the closed list of sizes."""
         due, self._due = self._due, []
@@ -259,6 +308,11 @@ class Line:
             return answers
         return [one if one.mono_ns is None else one._replace(age_ns=now_ns - one.mono_ns) for one in answers]
 
+    def take_captured(self) -> list[Captured]:
+        """What was chosen to be kept since the last call, in order."""
+        captured, self._captured = self._captured, []
+        return captured
+
     def take_refused(self) -> list[Refused]:
         """What was refused since the last call, samples and windows, in order."""
         refused, self._refused = self._refused, []
@@ -282,9 +336,14 @@ class Line:
             self._samples = []
         if self._touched:
             changes["streams"] = {
-                name: [one.seq, list(one.switches), one.saved_state()] for name, one in self._touched.items()
+                name: [one.seq, list(one.switches), one.saved_state()]
+                + ([] if one.watch is None else [one.watch.saved_answers()])
+                for name, one in self._touched.items()
             }
             self._touched = {}
+        held = self._join.take_changes() if self._join is not None else None
+        if held:
+            changes["held"] = held
         columns = self._decoder.columns if self._decoder else None
         if columns != self._columns:
             changes["columns"] = self._columns = columns
@@ -298,7 +357,7 @@ class Line:
             "ledger": self.ledger.as_dict(),
             "streams": {name: stream.saved() for name, stream in self._streams.items()},
             "columns": self._columns,
-        }
+        } | ({} if self._join is None else {"held": self._join.saved()})
 
     def restore(self, saved: Mapping[str, Any] | None, changes: Sequence[Mapping[str, Any]]) -> None:
         """Take over a saved state and the changes after it, in order; the first answer of each stream is flagged."""
@@ -306,6 +365,7 @@ class Line:
         if saved is not None:
             self.ledger.restore(saved["ledger"])
             columns = saved["columns"]
+            self._restore_held(saved)
             for name, state in saved["streams"].items():
                 self._streams[name] = Stream(self._rule, self._post.fresh)
                 self._streams[name].restore(state)
@@ -325,10 +385,18 @@ class Line:
                 stream = self._streams[name] = Stream(self._rule, self._post.fresh)
             # JSON has no NaN: what was missing comes back as null.
             stream.push(time_ns, tuple(math.nan if value is None else value for value in values), flags, held)
-        for name, (seq, switches, state) in change.get("streams", {}).items():
-            self._streams[name].seq, self._streams[name].switches = seq, tuple(switches)
-            self._streams[name].restore_state(state)
+        for name, (seq, switches, state, *answered) in change.get("streams", {}).items():
+            stream = self._streams[name]
+            stream.seq, stream.switches = seq, tuple(switches)
+            stream.restore_state(state)
+            if stream.watch is not None:
+                stream.watch.restore_answers(*answered)
+        self._restore_held(change)
         self.ledger.restore(change["ledger"])
+
+    def _restore_held(self, saved: Mapping[str, Any]) -> None:
+        if self._join is not None:
+            self._join.restore(saved.get("held", {}))
 
     def _opened(self, name: str, raw: bytes) -> Stream | None:
         """A new stream, unless its name or their number is too much; the refusal is then recorded."""
@@ -412,16 +480,19 @@ class Line:
                 flags |= CLIPPED
             if self._post.has_ends and self._post.is_clipped(outputs, row):
                 flags |= CLIPPED
+            if stream.watch is not None:
+                flags |= stream.watch.answered(windows[row], values)
             if stream.restarted:
                 stream.restarted = False
                 flags |= RESTARTED
             identity = self._identity.copy()
             identity.update(b"%b\n%d\n" % (due.name.encode(), due.time_ns))
             identity.update(windows[row])
-            self._answers.append(
-                Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
-                       due.mono_ns, None, due.carry)
-            )  # fmt: skip
+            answer = Answer(due.name or self._name, stream.seq, due.time_ns, identity.hexdigest(), values, flags, due.stuck,
+                            due.mono_ns, None, due.carry)  # fmt: skip
+            self._answers.append(answer)
+            if self._choose is not None and (why := self._choose(answer)):
+                self._captured.append(Captured(answer, why, windows[row].copy(), due.raw))
             stream.seq += 1
             stream.switches = switches
             self._touched[due.name] = stream

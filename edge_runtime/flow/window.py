@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_runtime.flow.plausibility import Watch, WatchRule
 from edge_runtime.spec.inputs import Channel, StateTensor
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.reading import Rejection
@@ -30,7 +31,7 @@ class WindowRule:
     """What a stream needs of the manifest, resolved once."""
 
     __slots__ = ("has_hold", "hop", "length", "limits", "period_ns", "rate_max_ns", "rate_min_ns", "remembered", "states",
-                 "step_max_ns", "step_min_ns", "width")  # fmt: skip
+                 "step_max_ns", "step_min_ns", "watch", "width")  # fmt: skip
 
     def __init__(self, manifest: Manifest) -> None:
         window = manifest.window
@@ -41,6 +42,7 @@ class WindowRule:
         self.limits = tuple(_limits(manifest.channels))
         self.has_hold = any(channel.when_missing == "hold" for channel in manifest.channels)
         self.states = tuple(State(one) for one in manifest.state)
+        self.watch = WatchRule.of(manifest)
         self.period_ns = round(window.period_s * NS) if window and window.period_s else None
         period, tolerance = self.period_ns or 0, window.rate_tolerance if window else 0.0
         self.step_min_ns, self.step_max_ns = round(period * STEP_MIN), round(period * STEP_MAX)
@@ -51,7 +53,8 @@ class WindowRule:
         """What one stream holds, in numbers of 8 bytes: its samples twice over with their times, runs, states."""
         places = (1 if self.limits else 0) + (1 if self.has_hold else 0)
         states = sum(state.fresh.size for state in self.states)
-        return 2 * self.remembered * (self.width + 1) + places * self.width + states
+        watched = self.watch.numbers if self.watch else 0
+        return 2 * self.remembered * (self.width + 1) + places * self.width + states + watched
 
 
 class State:
@@ -79,7 +82,7 @@ class Stream:
 
     ``switches`` is the hysteresis state, ``seq`` the number of the next answer; ``samples`` counts what was accepted,
     ``unbroken`` how many of the newest follow each other at the contract's pace. ``oddities`` counts what was odd about
-    the times of its samples since it was made; no journal keeps it.
+    the times of its samples since it was made; no journal keeps it. ``watch`` is there where the contract asks for one.
     """
 
     __slots__ = (
@@ -100,6 +103,7 @@ class Stream:
         "state",
         "switches",
         "unbroken",
+        "watch",
     )  # fmt: skip
 
     def __init__(self, rule: WindowRule, switches: tuple[bool, ...]) -> None:
@@ -120,6 +124,7 @@ class Stream:
         self.switches = switches
         self.restarted = False
         self.oddities: Counter[str] = Counter()
+        self.watch = None if rule.watch is None else Watch(rule.watch)
 
     def push(self, time_ns: int, values: Row, flags: int, held: Sequence[int] = ()) -> Rejection | bool:
         """Take one judged sample: True where it was accepted, False for a duplicate, or why time forbids it.
@@ -131,6 +136,8 @@ class Stream:
         rule = self._rule
         if rule.period_ns is not None and self.samples:
             flags |= self._pace(time_ns - self.last_ns)
+        if self.watch is not None:
+            flags |= self.watch.take(time_ns, values, is_broken=self.unbroken == 0)
         at = self._at
         ring = self._ring
         if at == len(ring):
@@ -172,9 +179,9 @@ class Stream:
         return self._ring[self._at - self._rule.length : self._at]
 
     def flags(self) -> int:
-        """The flag bits of every sample in the newest window, together."""
+        """The flag bits of every sample in the newest window, together, and those of the stream as it is."""
         since = self.samples - self._rule.length
-        bits = 0
+        bits = 0 if self.watch is None else self.watch.bits
         for bit, seen in self._flagged.items():
             if seen > since:
                 bits |= bit
@@ -206,12 +213,14 @@ class Stream:
             "seq": self.seq,
             "fresh_ns": self._fresh_ns,
             "state": self.saved_state(),
-        }
+        } | ({} if self.watch is None else {"watch": self.watch.saved()})
 
     def begin_anew(self, switches: tuple[bool, ...]) -> None:
         """Forget what came of a model's answers; the next one is flagged as after a restart."""
         self.state = {one.input: one.fresh for one in self._rule.states}
         self.switches, self.restarted = switches, True
+        if self.watch is not None:
+            self.watch.forget_answers()
 
     def saved_state(self) -> dict[str, list[Any]]:
         """The recurrent state alone, as JSON can hold it: float32 goes through float64 and back without loss."""
@@ -239,6 +248,8 @@ class Stream:
         self.switches = tuple(saved["switches"])
         self._fresh_ns = list(saved["fresh_ns"])
         self.restore_state(saved["state"])
+        if self.watch is not None:
+            self.watch.restore(saved["watch"])
         self.last_ns = times[-1] if times else -_LONG_AGO_NS
 
     def _pace(self, step_ns: int) -> int:
@@ -246,6 +257,7 @@ class Stream:
         if rule.rate_min_ns <= step_ns <= rule.rate_max_ns:
             return 0
         if rule.step_min_ns <= step_ns < rule.step_max_ns:
+            self.oddities["rate_off"] += 1
             return RATE_OFF
         self.unbroken = 0
         self.oddities["gap" if step_ns >= rule.step_max_ns else "too_soon"] += 1

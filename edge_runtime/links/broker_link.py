@@ -3,7 +3,7 @@
 import random
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -63,6 +63,10 @@ class _Flight(NamedTuple):
     sent: Sent
 
 
+def _nothing() -> None:
+    """Nobody has to be told."""
+
+
 def _jitter() -> float:
     return random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries; guards nothing)
 
@@ -87,9 +91,9 @@ class BrokerLink:
         self._target = target
         self._place = f"{target.host}:{target.port}"
         self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
-        self._wake: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = _nothing
         self._begun = False
-        self._out: list[bytes] = []
+        self._greet_with, self._out = _nothing, list[bytes]()
         self._speaks = deque(speaks)
         self._dialect = self._speaks[0](target, self)
         self._instead = ""
@@ -127,9 +131,11 @@ class BrokerLink:
         self._refused_filters: dict[str, str] = {}
         self._granted: set[str] = set()
         self._subscribe_ns: int | None = None
-        self._greet_with: Callable[[], None] = lambda: None
         self._announcement: Callable[[], bytes] | None = None
         self._announced: Sent | None = None
+        self._kept: dict[str, bytes] = {}
+        self._unkept: deque[str] = deque()
+        self._keeping: dict[str, Sent] = {}
         self._closed = False
         self._status = "not started"
 
@@ -161,7 +167,7 @@ class BrokerLink:
     @property
     def trouble(self) -> str:
         """What keeps it from its work, as a clause."""
-        if self.is_up and not self._refused_filters and not self._untold:
+        if self.is_up and not self._refused_filters and not self._untold and not self._not_kept:
             return ""
         return f"broker {self._place}: {self.status().removesuffix('.')}"
 
@@ -183,12 +189,20 @@ class BrokerLink:
             return f"connected, but it refuses topic filter {pattern!r}{more}: {why}"
         if self.is_up and self._untold:
             return f"connected, but it does not take our status on {self._target.status_topic!r}: {self._untold}"
+        if self.is_up and self._not_kept:
+            topic, why = self._not_kept
+            return f"connected, but it does not take what is to be kept on {topic!r}: {why}"
         return self._status
 
     @property
     def _untold(self) -> str:
         """Why the status does not stand on its topic, where that is known."""
         return "" if self._announced is None else self._announced.refusal
+
+    @property
+    def _not_kept(self) -> tuple[str, str] | None:
+        """One of the messages to be kept that is not, and why."""
+        return next(((topic, sent.refusal) for topic, sent in self._keeping.items() if sent.refusal), None)
 
     # What sources, sinks and the process ask.
 
@@ -252,6 +266,16 @@ class BrokerLink:
         """Keep what ``make`` gives retained on the status topic."""
         self._announcement, self._announced = make, None
         self._publish_announcement()
+
+    def keep(self, messages: Mapping[str, bytes]) -> None:
+        """Keep each payload retained on its topic."""
+        self._kept = dict(messages)
+        self._keep_all()
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether the broker has taken all of it."""
+        return self.is_up and not self._unkept and all(sent.done for sent in self._keeping.values())
 
     def close(self, farewell: bytes) -> None:
         """Leave ``farewell``, see that the broker has it, and part."""
@@ -438,8 +462,9 @@ class BrokerLink:
         self._broker_receives = min(welcome.receive_maximum, self._dialect.max_in_flight)
         self._broker_bytes = welcome.max_packet_bytes
         self._status = self._connected
-        # A status that was on its way goes anew below, as it is now.
-        self._flights = {one: flight for one, flight in self._flights.items() if flight.sent is not self._announced}
+        # A status that was on its way goes anew below, as it is now, and so does what is to be kept.
+        anew = {id(sent) for sent in (self._announced, *self._keeping.values())}
+        self._flights = {one: flight for one, flight in self._flights.items() if id(flight.sent) not in anew}
         self._unsent.extend(self._flights)
         self._has_session = welcome.has_session
         self._says_filters = welcome.says_filters
@@ -451,6 +476,7 @@ class BrokerLink:
         self._announced = None
         self._greet_with()
         self._publish_announcement()
+        self._keep_all()
 
     @property
     def _connected(self) -> str:
@@ -470,10 +496,28 @@ class BrokerLink:
                 self._announced = Sent()
                 self._announced.refusal = str(error)
 
+    def _keep_all(self) -> None:
+        self._unkept, self._keeping = deque(self._kept), {}
+        self._keep_more()
+
+    def _keep_more(self) -> None:
+        """Publish what is to be kept, as far as the broker lets us."""
+        while self._unkept and self.is_up:
+            topic = self._unkept[0]
+            try:
+                sent = self.publish(topic, self._kept[topic], qos=1, retain=True)
+            except TooLarge as error:
+                sent = Sent()
+                sent.refusal = str(error)
+            if sent is None:
+                return
+            self._keeping[self._unkept.popleft()] = sent
+
     def _ask_for_filters(self) -> None:
         """Subscribe to what is not granted, when it is time; a broker may have forgotten us, or lost the answer."""
         if self._announced is None:
             self._publish_announcement()
+        self._keep_more()
         if self._subscribe_ns is None or self._mono_ns() < self._subscribe_ns:
             return
         open_ = [one for inbox in self._inboxes for one in inbox.filters if one not in self._granted]

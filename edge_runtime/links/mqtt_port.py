@@ -2,7 +2,7 @@
 
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 INBOX_BYTES = 1 << 20
@@ -147,6 +147,13 @@ class MqttLink(Protocol):
 
     def announce(self, make: Callable[[], bytes]) -> None:
         """Keep what ``make`` gives retained on the status topic: made and sent now, and after every connection."""
+
+    def keep(self, messages: Mapping[str, bytes]) -> None:
+        """Keep each payload retained on its topic instead of what was asked before: sent now, and after every connection."""
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether the broker has taken all that ``keep`` asked for, on this connection."""
 
     def status(self) -> str:
         """One plain sentence."""

@@ -90,6 +90,8 @@ class SerialPort:
         self._port = port
         self._lost: str | None = None
         self.name = name
+        self.tap: Callable[[str, bytes], None] | None = None
+        """Told what was read, '<', and is to be written, '>'; it must not raise."""
         # A TCP serial server answers "how many wait" with 0 or 1 only, so it is read in two steps.
         self._socket: socket.socket | None = getattr(port, "_socket", None)
         if self._socket is not None:
@@ -100,6 +102,12 @@ class SerialPort:
 
         Raises LinkLost.
         """
+        data = self._read_some()
+        if self.tap is not None and data:
+            self.tap("<", data)
+        return data
+
+    def _read_some(self) -> bytes:
         if self._lost is not None:
             raise LinkLost(self._lost)
         try:
@@ -115,10 +123,33 @@ class SerialPort:
         except _FAILURES as error:
             return self._lose_after(first, error)
 
+    def read_waiting(self) -> bytes:
+        """Return what is there already, without waiting. Raises LinkLost."""
+        data = self._read_what_waits()
+        if self.tap is not None and data:
+            self.tap("<", data)
+        return data
+
+    def _read_what_waits(self) -> bytes:
+        if self._lost is not None:
+            raise LinkLost(self._lost)
+        try:
+            if self._socket is None:
+                return bytes(self._port.read(min(self._port.in_waiting, MAX_READ_BYTES)))
+            self._port.timeout = 0
+            try:
+                return bytes(self._port.read(MAX_READ_BYTES))
+            finally:
+                self._port.timeout = READ_TIMEOUT_S
+        except _FAILURES as error:
+            raise LinkLost(self._sentence(error)) from error
+
     def write(self, data: bytes) -> None:
         """Send all of ``data``. Raises LinkLost."""
         if self._lost is not None:
             raise LinkLost(self._lost)
+        if self.tap is not None:
+            self.tap(">", data)
         try:
             self._port.write(data)
         except serial.SerialTimeoutException as error:

@@ -16,15 +16,17 @@ from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.errors import BundleError, UsageError
 from edge_runtime.flow.assemble import bound_fields
+from edge_runtime.flow.captured_payloads import Payload, payloads
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.join import Join, Joined
 from edge_runtime.flow.line import max_streams, refuse_stream
 from edge_runtime.flow.present_fields import absent
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.flow.window import Stream, WindowRule
 from edge_runtime.run import checks
-from edge_runtime.run.capture import Payload, payloads
+from edge_runtime.run.broker import with_topics
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.inspect import manifest_of
@@ -33,9 +35,10 @@ from edge_runtime.spec.binding import SenmlDecode, SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.manifest import Manifest
-from edge_runtime.spec.reading import Damaged, Gridded, Pack, Reading, Rejection
+from edge_runtime.spec.reading import ABSENT, Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.topic import level_of
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
@@ -49,8 +52,8 @@ _NOTHING: Final = "nothing to judge; of a recording the first line after each op
 class Sample(NamedTuple):
     """What one payload, or one reading of several in it, came to.
 
-    ``outcome`` is accepted, duplicate, refused or no_sample; ``channels`` has for each channel what was sent, in which
-    unit, and where the sample was judged good what it is in the contract's unit.
+    ``outcome`` is accepted, update (a value for a later sample), duplicate, refused or no_sample; ``channels`` has for
+    each channel what was sent, in which unit, and where the sample was judged good what it is in the contract's unit.
     """
 
     outcome: str
@@ -71,11 +74,16 @@ class DryBinding:
         self._channels = manifest.channels
         bound = {channel.name: line.channels[channel.name] for channel in self._channels}
         self._contract = Contract(self._channels, bound)
-        self._decoder = make_decoder(line.decode, bound, file_channels(self._channels, bound, folder))
+        files = file_channels(self._channels, bound, folder)
+        self._rule = WindowRule(manifest)
+        most = max_streams(self._rule)
+        self._join = Join(line.decode, bound, self._contract, max_streams=most, files=files) if line.joins else None
+        self._level = line.source.stream_level if isinstance(line.source, MqttSource) else None
+        self._bound = bound
+        self._decoder = make_decoder(line.decode, bound, files)
         self._decode, self._fields = line.decode, bound_fields(line.decode, bound)
         if isinstance(line.decode, SenmlDecode):  # units and base names are where every pack has them
             self._fields = {binding.field: f"channel {name!r}" for name, binding in bound.items()}
-        self._rule = WindowRule(manifest)
         self._streams: dict[str, Stream] = {}
 
     @property
@@ -83,36 +91,52 @@ class DryBinding:
         """What happens to each channel, in words."""
         return self._contract.conversions
 
-    def take(self, frame: bytes | Damaged, arrival_ns: int) -> Iterator[Sample]:
+    def take(self, frame: bytes | Damaged, arrival_ns: int, topic: str = "") -> Iterator[Sample]:
         """Judge one frame, in the order of the capture: a number may be held, and a sample come twice, as in the line."""
         if isinstance(frame, Damaged):
             yield Sample("refused", frame.rejection)
             return
+        if self._join is not None:
+            self._decoder = self._join.decoder(topic)
         item = self._decoder.decode(frame)
+        stream = level_of(topic, self._level) if self._level is not None else ""
         if item is None:
             yield Sample("no_sample")
         elif isinstance(item, Rejection):
             yield Sample("refused", item)
-        elif isinstance(item, Pack):
-            for reading in item.at(arrival_ns):
-                yield self._judged(reading, arrival_ns, frame)
         else:
-            yield self._judged(item, arrival_ns, frame)
+            for reading in item.at(arrival_ns) if isinstance(item, Pack) else (item,):
+                yield self._judged(reading._replace(stream=stream) if stream else reading, arrival_ns, frame)
 
-    def absent(self, frame: bytes | Damaged) -> list[str]:
-        """Bound fields that the frame has not, each a clause with the nearest that it has."""
-        return [] if isinstance(frame, Damaged) else absent(self._decode, frame, self._fields)
+    def absent(self, frame: bytes | Damaged, topic: str = "") -> list[str]:
+        """Bound fields that the frame has not, and should have, each a clause with the nearest that it has."""
+        fields = self._fields
+        if self._join is not None:
+            wanted = {f"channel {name!r}": self._bound[name].field for name in self._join.expected(topic)}
+            others = {field: purpose for field, purpose in fields.items() if not purpose.startswith("channel ")}
+            fields = {field: purpose for purpose, field in wanted.items()} | others
+        return [] if isinstance(frame, Damaged) else absent(self._decode, frame, fields)
 
     def _judged(self, reading: Reading, arrival_ns: int, frame: bytes) -> Sample:
         stream = self._streams.get(reading.stream)
         time_ns = reading.time_ns
         if time_ns is None:
             time_ns = arrival_ns if stream is None else max(arrival_ns, stream.last_ns + 1)
+        held: tuple[int, ...] = ()
+        if self._join is not None:
+            joined = self._join.complete(reading, time_ns)
+            if not isinstance(joined, Joined):
+                brought = tuple(one for one in self._told(reading, joined) if one[1]["sent"] is not ABSENT)
+                told = Sample("update", joined, reading.time_ns, reading.stream, brought)
+                return told if joined is None else told._replace(outcome="refused")
+            reading, held = joined
         judged = self._contract.judge(reading, stream, time_ns)
+        if isinstance(judged, Judged):
+            judged = judged.with_held(self._contract.columns(held))
         taken = judged if isinstance(judged, Rejection) else self._pushed(reading.stream, time_ns, judged)
         told = Sample(
             "accepted" if taken is True else "duplicate",
-            time_ns=reading.time_ns, stream=reading.stream, channels=self._told(reading, judged), carry=reading.carry,
+            time_ns=reading.time_ns, stream=reading.stream, channels=self._told(reading, judged, held), carry=reading.carry,
         )  # fmt: skip
         if isinstance(taken, Rejection):
             if taken.reason == "missing":
@@ -128,7 +152,9 @@ class DryBinding:
             self._streams[name] = Stream(self._rule, ())
         return self._streams[name].push(time_ns, *judged)
 
-    def _told(self, reading: Reading, judged: Judged | Rejection) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def _told(
+        self, reading: Reading, judged: Judged | Rejection | None, held: Sequence[int] = ()
+    ) -> tuple[tuple[str, dict[str, Any]], ...]:
         conversions = self._contract.conversions_of(reading.units)
         told = []
         column = 0
@@ -136,6 +162,8 @@ class DryBinding:
             one: dict[str, Any] = {"sent": _plain(value), "unit": how[0] if how else None}
             if reading.units is not None and reading.units[index] is not None:
                 one["unit_text"] = reading.units[index]
+            if index in held:
+                one["held"] = True
             if isinstance(judged, Judged):
                 row = judged.values[column : column + channel.width]
                 one["value"] = _plain(row if channel.shape else row[0])
@@ -169,7 +197,7 @@ def main(args: Namespace) -> int:
             todo="add it: a binding is put to work by edge-runtime run alone",
         )  # fmt: skip
     loaded = load_config(Path(args.config))
-    line = choose_line(loaded, args.line)
+    line = with_topics(choose_line(loaded, args.line), loaded.config.broker)
     name = args.payloads or _STANDARD_INPUT
     with nullcontext(sys.stdin.buffer) if name == _STANDARD_INPUT else _opened(Path(name)) as file:
         return _tell(line, _binding(loaded, line), file)
@@ -205,9 +233,9 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     for number, payload in enumerate(payloads(file, framer, is_text=not line.takes_bytes), 1):
         if with_topic:
             payload = _with_topic(payload)  # noqa: PLW2901
-        absent_fields = binding.absent(payload.frame)
+        absent_fields = binding.absent(payload.frame, payload.topic)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
-        for sample in binding.take(payload.frame, arrival_ns):
+        for sample in binding.take(payload.frame, arrival_ns, payload.topic):
             missing = [one for one in absent_fields if not _is_told(one, sample.rejection)]
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
             kept = [_RETAINED] if drops and payload.is_retained else []
@@ -265,11 +293,12 @@ def _text(number: int, payload: Payload, sample: Sample, notes: Sequence[str], n
     else:
         when = "at its arrival" if sample.time_ns is None else utc_text(sample.time_ns)
         words = [when, f"stream {sample.stream}" if sample.stream else "", *sample.flags]
-        yield f"{where}: {sample.outcome}, {', '.join(filter(None, words))}"
+        outcome = "no sample, held for later" if sample.outcome == "update" else sample.outcome
+        yield f"{where}: {outcome}, {', '.join(filter(None, words))}"
     yield from (f"  {one}" for one in notes)
     width = max((len(name) for name, _ in sample.channels), default=0)
     for name, one in sample.channels:
-        yield f"  {name:{width}}  {_sent(one)}{_converted(one)}".rstrip()
+        yield f"  {name:{width}}  {_sent(one)}{_converted(one)}{', held' if 'held' in one else ''}".rstrip()
 
 
 def _sent(one: dict[str, Any]) -> str:

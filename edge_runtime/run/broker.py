@@ -132,7 +132,7 @@ def offline(run_id: str, reason: str) -> bytes:
 
 def device_name(broker: BrokerConfig) -> str:
     """What {device} stands for."""
-    return broker.device or re.sub(r"[/+#{}\x00-\x1f]", "-", socket.gethostname()) or "device"
+    return broker.device or re.sub(r"[/+#{}$\x00-\x1f\x7f]", "-", socket.gethostname()) or "device"
 
 
 def default_client_id(state: Path, machine_id: Path = _MACHINE_ID) -> str:
@@ -153,17 +153,23 @@ def with_topics(line: LineConfig, broker: BrokerConfig | None) -> LineConfig:
     if broker is None or not line.uses_broker:
         return line
     device = device_name(broker)
-    source = line.source
+    source, channels = line.source, line.channels
     if isinstance(source, MqttSource):
         topics = tuple(filled(one, device=device, line=line.name) for one in source.topics)
         source = source.model_copy(update={"topics": topics})
+        channels = {
+            name: one if one.topic is None else one.model_copy(
+                update={"topic": filled(one.topic, device=device, line=line.name)}
+            )
+            for name, one in channels.items()
+        }  # fmt: skip
     sinks = tuple(
         one.model_copy(update={"topic": filled(one.topic, device=device, line=line.name)})
         if isinstance(one, MqttTopic)
         else one
         for one in line.sink
     )
-    return line.model_copy(update={"source": source, "sink": sinks})
+    return line.model_copy(update={"source": source, "channels": channels, "sink": sinks})
 
 
 def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
@@ -173,23 +179,35 @@ def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
     """
     lines = [with_topics(line, broker) for line in loaded.config.line]
     status = filled(broker.status_topic, device=device_name(broker))
-    written = {"broker.status_topic": status} | {
-        f"line {line.name}, sink {sink.full_name}": sink.topic
-        for line in lines
-        for sink in line.sink
-        if isinstance(sink, MqttTopic)
-    }
+    sinks = [(line, sink) for line in lines for sink in line.sink if isinstance(sink, MqttTopic)]
+    writers = [("broker.status_topic", status)]
+    writers += [(f"line {line.name}, sink {sink.full_name}", sink.topic) for line, sink in sinks]
+    writers += [
+        (
+            f"line {line.name}, sink {sink.full_name}, home_assistant",
+            f"{sink.discovery_prefix}/sensor/{line.name}/config",
+        )
+        for line, sink in sinks
+        if sink.home_assistant
+    ]
     if broker.sparkplug is not None:
         from edge_runtime.flow.sparkplug import NAMESPACE  # noqa: PLC0415 -- for who has such hosts
 
         node = broker.sparkplug.edge or device_name(broker)
-        written["broker.sparkplug"] = f"{NAMESPACE}/{broker.sparkplug.group}/DDATA/{node}/device"
-    for writer, topic in written.items():
+        writers.append(("broker.sparkplug", f"{NAMESPACE}/{broker.sparkplug.group}/DDATA/{node}/device"))
+    written: dict[str, str] = {}
+    for writer, topic in writers:
         if topic == status and writer != "broker.status_topic":
             raise ConfigurationError(
                 subject=f"{loaded.path}, {writer}", found=f"topic {topic!r}, where the status stands",
                 expected="a topic of the answers' own", todo="change it, or broker.status_topic",
             )  # fmt: skip
+        if topic in written:
+            raise ConfigurationError(
+                subject=f"{loaded.path}, {writer}", found=f"topic {topic!r}, where {written[topic]} writes too",
+                expected="one sink to one topic", todo="give each a topic of its own",
+            )  # fmt: skip
+        written[topic] = writer
         for reader in lines:
             for one in reader.source.topics if isinstance(reader.source, MqttSource) else ():
                 if matches(one, topic):

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import re
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from edge_runtime.device.profiles import is_file_name
 from edge_runtime.errors import ConfigurationError
@@ -15,20 +16,27 @@ from edge_runtime.spec.toml_text import MAX_TOML_BYTES, parse_toml, validate
 
 if TYPE_CHECKING:
     from edge_runtime.spec.device_config import DeviceConfig
+    from edge_runtime.spec.drop_in import Origins
 
 _TODO: Final = "see docs/device_toml.md"
+MAX_DROP_INS: Final = 64
+_KEYS: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _SYSTEM_STATE: Final = Path("/var/lib/edge-runtime")
 _RUN: Final = Path("/run")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A device file as it was read: relative paths begin in ``folder``; ``digest`` is the SHA-256 of its bytes."""
+    """A device file as it was read: relative paths begin in ``folder``; ``digest`` is the SHA-256 of its bytes.
+
+    ``drop_ins`` are the files that were laid over it, whose bytes then count in the digest too.
+    """
 
     config: "DeviceConfig"
     path: Path
     folder: Path
     digest: str
+    drop_ins: tuple[str, ...] = ()
 
     @property
     def profile(self) -> str | None:
@@ -42,19 +50,82 @@ class LoadedConfig:
 
 
 def load_config(path: Path) -> LoadedConfig:
-    """Read and check a device file.
+    """Read and check a device file, with what ``PATH.d/*.toml`` lays over it, in the order of their names.
 
-    Raises ConfigurationError in one line for everything that can be wrong with it: absent, too large, no TOML (with the
-    line), an unknown key (with the nearest), a wrong type or kind, a missing key, two lines of one name, two sinks
-    on one file.
+    Raises ConfigurationError in one line for everything that can be wrong with them: absent, too large, no TOML (with the
+    line), an unknown key (with the nearest), a wrong type or kind, a missing key, a variable that is not there, two lines
+    of one name, two sinks on one file.
     """
+    return _checked(path, _written(path))
+
+
+class _Written(NamedTuple):
+    """What the files say together, with their variables filled in; ``names`` are those beside the device file."""
+
+    raw: dict[str, Any]
+    origins: "Origins"
+    names: tuple[str, ...]
+    digest: str
+
+
+def _written(path: Path) -> _Written:
+    from edge_runtime.spec.drop_in import merged  # noqa: PLC0415 -- a bundle alone needs none
+    from edge_runtime.spec.variables import fill  # noqa: PLC0415 -- the same
+
+    files = [path, *_drop_ins(path)]
+    contents = [_read(file) for file in files]
+    digest = hashlib.sha256(contents[0])
+    for file, data in zip(files[1:], contents[1:], strict=True):
+        digest.update(b"\0%b\0%d\0%b" % (os.fsencode(file.name), len(data), data))
+    names = [path.name, *(f"{path.name}.d/{file.name}" for file in files[1:])]
+    told = [str(path), *(str(file) for file in files[1:])]
+    raws = [parse_toml(data, name) for name, data in zip(told, contents, strict=True)]
+    raw, origins = merged(zip(names, raws, strict=True))
+    label = str(path) if len(files) == 1 else f"{path} with {path.name}.d"
+    return _Written(fill(raw, label), origins, tuple(names[1:]), digest.hexdigest())
+
+
+def _drop_ins(path: Path) -> list[Path]:
+    folder = path.with_name(f"{path.name}.d")
+    try:
+        found = sorted(one for one in folder.iterdir() if one.suffix == ".toml" and not one.name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigurationError(
+            subject=f"{folder}", found=error.strerror or str(error), expected="a folder of TOML files, or nothing",
+            todo=_TODO,
+        ) from error  # fmt: skip
+    if len(found) > MAX_DROP_INS:
+        raise ConfigurationError(
+            subject=f"{folder}", found=f"{len(found)} files", expected=f"at most {MAX_DROP_INS}", todo=_TODO
+        )
+    return found
+
+
+def _checked(path: Path, written: _Written) -> LoadedConfig:
     from edge_runtime.spec.device_config import DeviceConfig  # noqa: PLC0415 -- its models, and a bundle alone needs none
 
-    data = _read(path)
-    config = validate(DeviceConfig, parse_toml(data, str(path)), str(path), _TODO)
-    loaded = LoadedConfig(config, path, path.absolute().parent, hashlib.sha256(data).hexdigest())
+    try:
+        config = validate(DeviceConfig, written.raw, str(path), _TODO)
+    except ConfigurationError as error:
+        if written.names:
+            for one in (error, *error.others):
+                one.subject = _place(path, one.subject, written)
+        raise
+    loaded = LoadedConfig(config, path, path.absolute().parent, written.digest, written.names)
     _refuse_shared_files(loaded)
     return loaded
+
+
+def _place(path: Path, subject: str, written: _Written) -> str:
+    """The same place, named by the file that wrote it."""
+    from edge_runtime.spec.drop_in import origin  # noqa: PLC0415 -- the same
+
+    place = subject.removeprefix(f"{path}").removeprefix(", ")
+    keys = tuple(int(index) if index else key for key, index in _KEYS.findall(place))
+    name = origin(written.origins, keys)
+    return f"{path.parent / name if name else path}{', ' if place else ''}{place}"
 
 
 def state_folder(
@@ -98,16 +169,39 @@ def status_folders(state: Path, environment: Mapping[str, str] = os.environ, sys
 
 
 def main(args: Namespace) -> int:
-    """Print the configuration of ``args.config`` with every default, as JSON."""
-    loaded = load_config(Path(args.config))
-    resolved = {
+    """Print the configuration of ``args.config`` with every default, as JSON or, with ``args.resolved``, as TOML.
+
+    As TOML each value has the name of the file that it came from, and each default is a comment. `config check` says in
+    one line that it is right in itself. Raises ConfigurationError where it is not.
+    """
+    path = Path(args.config)
+    written = _written(path)
+    loaded = _checked(path, written)
+    if args.command == "config check":
+        return _say_right(loaded)
+    if args.resolved:
+        from edge_runtime.run.config_text import resolved  # noqa: PLC0415 -- for those who ask
+
+        for line in resolved(written.raw, loaded.config, written.origins):
+            print(line)  # noqa: T201 -- the command's output
+        return 0
+    shown = {
         "file": str(loaded.path),
+        "drop_ins": list(loaded.drop_ins),
         "digest": loaded.digest,
         "state_dir": str(state_folder(loaded)),
         "bundles": {line.name: str(loaded.resolve(line.bundle)) for line in loaded.config.line},
         "config": loaded.config.model_dump(mode="json", by_alias=True),
     }
-    print(json.dumps(resolved, indent=2, ensure_ascii=False))  # noqa: T201 -- the command's output
+    print(json.dumps(shown, indent=2, ensure_ascii=False))  # noqa: T201 -- the command's output
+    return 0
+
+
+def _say_right(loaded: LoadedConfig) -> int:
+    state_folder(loaded)
+    over = f" with {', '.join(loaded.drop_ins)}" if loaded.drop_ins else ""
+    names = ", ".join(line.name for line in loaded.config.line)
+    print(f"{loaded.path}{over}: right, with line {names}; `edge-runtime doctor` looks at what it names")  # noqa: T201
     return 0
 
 

@@ -37,6 +37,7 @@ _FIXED: Final[Mapping[str, str]] = {
     "trained": "'extrapolating' is flagged at other values",
     "tolerated": "'beyond_tolerated' is flagged at other values",
     "hop": "answers come more, or less, often",
+    "plausibility": "'step', 'shifted', 'drifted' or 'constant' are flagged at other values, or no longer",
     "rate_tolerance": "'rate_off' is flagged at another pace",
     "gap": "windows over a missing sample are treated otherwise",
     "steps": "other numbers reach the model from the same sample; the goldens of B prove them at boot",

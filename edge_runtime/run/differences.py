@@ -14,7 +14,7 @@ from edge_runtime.spec.manifest import Manifest
 GROUPS: Final[Mapping[str, str]] = {
     "schema_": "identity", "must_understand": "identity", "id": "identity", "version": "identity",
     "security_version": "identity", "channels": "channels", "inputs": "input tensors", "state": "state",
-    "window": "window", "preprocess_onnx": "steps", "outputs": "outputs", "variants": "variants",
+    "window": "window", "preprocess_onnx": "steps", "outputs": "outputs", "variants": "variants", "plausibility": "plausibility",
     "batch_sizes": "variants", "negative_goldens": "goldens", "needs": "needs", "description": "words",
     "provenance": "words", "annotations": "words",
 }  # fmt: skip
@@ -26,7 +26,7 @@ _OF_A_CHANNEL: Final[Mapping[str, str]] = {
 _OF_AN_OUTPUT: Final[Mapping[str, str]] = {"labels": "labels", "flags": "flags", "unit": "units", "kind": "units"}
 ORDER: Final = (
     "identity", "channels", "units", "bands", "policies", "window", "state", "steps", "input tensors", "outputs",
-    "labels", "flags", "tolerances", "variants", "goldens", "needs", "metrics", "files", "words",
+    "labels", "flags", "plausibility", "tolerances", "variants", "goldens", "needs", "metrics", "files", "words",
 )  # fmt: skip
 # The steps whose constants stand one for each channel.
 _PER_CHANNEL: Final = frozenset({"standardize", "min_max", "clip"})

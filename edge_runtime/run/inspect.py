@@ -80,6 +80,7 @@ def describe(bundle: VerifiedBundle, manifest: Manifest) -> Iterator[str]:
         yield f"state {state.input} of shape {state.shape}: from {state.output} of the call before, {again}"
     for output in manifest.outputs:
         yield from _output_lines(output)
+    yield from _plausibility_lines(manifest)
     for variant in manifest.variants:
         yield from _variant_lines(bundle, manifest, variant)
     yield from _proof_lines(manifest)
@@ -103,6 +104,25 @@ def _channel_row(channel: Channel) -> Row:
 
 def _band(band: Band) -> str:
     return f"{band.min:g} to {band.max:g}"
+
+
+def _plausibility_lines(manifest: Manifest) -> Iterator[str]:
+    asked = manifest.plausibility
+    if asked is None:
+        return
+    units = {channel.name: channel.unit for channel in manifest.channels}
+    yield ""
+    yield "flagged against training, never refused"
+    if asked.step:
+        told = (f"{name} {limit:.4g} {units[name]}" for name, limit in asked.step.limits.items())
+        yield f"  step      a change in a second of more than: {', '.join(told)}"
+    if asked.shifted:
+        one = asked.shifted
+        yield f"  shifted   CUSUM of means of {one.samples} samples, k {one.k:g}, h {one.h:g}: {', '.join(one.means)}"
+    if asked.drifted:
+        yield f"  drifted   PSI of {asked.drifted.samples} samples above {asked.drifted.limit:g}: {', '.join(asked.drifted.bins)}"
+    if asked.constant:
+        yield f"  constant  one answer to {asked.constant.after} different inputs in a row"
 
 
 def _window_lines(manifest: Manifest) -> Iterator[str]:

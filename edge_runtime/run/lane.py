@@ -10,11 +10,13 @@ from edge_runtime.device.probe import clock_synchronised
 from edge_runtime.errors import DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
-from edge_runtime.flow.line import Line
+from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
+from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.outbox import Entry, Outbox
@@ -24,7 +26,7 @@ from edge_runtime.sinks.dead_letters import DeadLetters
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source, Wake
-from edge_runtime.spec.binding import SparkplugDecode
+from edge_runtime.spec.binding import Decode, SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
 from edge_runtime.spec.reading import Rejection
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
     from edge_runtime.run.live import Live
     from edge_runtime.run.rebirths import Rebirths
+    from edge_runtime.sinks.capture_ring import CaptureRing
     from edge_runtime.sinks.sparkplug_node import EdgeNode
+    from edge_runtime.sources.trace import Trace
+    from edge_runtime.spec.capture import CaptureConfig
 
 # A source that can wait is not read while this many answers have not gone out: nothing is lost, and memory is bounded.
 WAITING_ANSWERS: Final = 4096
@@ -76,6 +81,8 @@ class Lane:
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
         node: "EdgeNode | None" = None,
+        trace: "Trace | None" = None,
+        source: Source | None = None,
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
@@ -83,32 +90,33 @@ class Lane:
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
-        channels = manifest.channels
-        bound = {channel.name: config.channels[channel.name] for channel in channels}
-        decoder = make_decoder(config.decode, bound, file_channels(channels, bound, folder))
-        self._rebirths: Rebirths | None = None
-        framed = None
-        if isinstance(config.decode, SparkplugDecode):
-            from edge_runtime.flow import sparkplug  # noqa: PLC0415
-            from edge_runtime.run import rebirths  # noqa: PLC0415
-
-            framed = sparkplug.framed
-            asked = link if config.decode.rebirth == "ask" else None
-            self._rebirths = rebirths.Rebirths(decoder, asked, wall_ns=wall_ns, mono_ns=mono_ns)
-        self.source: Source = make_source(
-            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, framed=framed
+        self.source: Source = source or make_source(
+            config.source, wall_ns=wall_ns, mono_ns=mono_ns, folder=folder, link=link, trace=trace
         )
         self._ages = self.source.live and not event_time
+        channels = manifest.channels
+        bound = {channel.name: config.channels[channel.name] for channel in channels}
+        contract, files = Contract(channels, bound), file_channels(channels, bound, folder)
+        decoder = make_decoder(config.decode, bound, files)
+        self._rebirths = _rebirths(config.decode, decoder, link, wall_ns=wall_ns, mono_ns=mono_ns)
+        join = None
+        if config.joins:
+            from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
+
+            join = Join(config.decode, bound, contract, max_streams=max_streams(WindowRule(manifest)), files=files)
+        self._capture = _capture(config.capture, config.name, ready, state=state, run_id=run_id, mono_ns=mono_ns)
         self.line = Line(
             name=config.name,
             model=ready.model,
-            contract=Contract(channels, bound),
+            contract=contract,
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if isinstance(config.source, MqttSource)
             else make_framing(config.framing, config.decode.encoding),
-            decoder=decoder,
+            decoder=decoder if join is None else None,
+            join=join,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
+            choose=None if self._capture is None else self._capture.choose,
         )
         self._sinks = tuple(
             make_sink(
@@ -142,7 +150,7 @@ class Lane:
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
         self._is_binary = config.framing.kind in BINARY_KINDS
-        self._finished = self._stopped = False
+        self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
         # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
@@ -150,6 +158,7 @@ class Lane:
             self._journal is not None and self.source.live and not self.source.resumable
             and (window is None or window.length == 1) and not manifest.state
             and not any(output.flags for output in manifest.outputs)
+            and not any(one.when_absent == "last" for one in bound.values())
             and (config.decode.time is not None or not self.source.redelivers)
         )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
@@ -215,6 +224,8 @@ class Lane:
         """Do what is owed once a second: write the dead letters, mend or shorten the journal."""
         self._judge_by_clock()
         self._dead.flush()
+        if self._capture is not None:
+            self._capture.flush()
         if self._journal is None:
             return
         if self._unkept:
@@ -280,6 +291,8 @@ class Lane:
             for sink in self._sinks:
                 doors.callback(sink.close)
             doors.callback(self._dead.close)
+            if self._capture is not None:
+                doors.callback(self._capture.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
             if self._restored and not self._is_given_up:
@@ -348,7 +361,9 @@ class Lane:
             last_answer=None if self._last_answer_ns is None else timestamp(self._last_answer_ns),
             journal=JournalHealth(self._journal.size_bytes, tuple(notes)) if self._journal else None,
             dead_letters=self._dead.status(),
+            capture=None if self._capture is None else self._capture.status(),
             oddities=dict(sorted(self.line.oddities.items(), key=_most_first)[:MAX_ODD_STREAMS]),
+            levels=dict(list(self.line.levels.items())[:MAX_ODD_STREAMS]),
         )
 
     def _judge_by_clock(self) -> None:
@@ -381,18 +396,27 @@ class Lane:
         if framing is not None and (chunk.fresh or chunk.lost_before):
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
             framing.restore(discarding=True)
+            self._is_joining = True
         self._lost_bytes += chunk.lost_before
         self._seen_bytes += len(chunk.data)
         if not self.line.ledger.accepted:
             self._seen_text = printable_share(chunk.data)
         accepted = self.line.ledger.accepted
-        if self._ages:
-            arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
-            self.line.feed(chunk.data, arrival_ns, chunk.mono_ns, chunk.stream)
-        else:
-            self.line.feed(chunk.data, chunk.time_ns, None)
+        self._hand_over(chunk)
+        if self._is_joining and framing is not None and not framing.discarding:
+            self._is_joining = False
+            if framing.passed_over:
+                self.line.drop(1, "joined_midway")
         if self.line.ledger.accepted > accepted:
             self._fresh_until_ns = self._mono_ns() + self._fresh_ns
+
+    def _hand_over(self, chunk: Chunk) -> None:
+        data = chunk.data if self._rebirths is None else self._rebirths.framed(chunk.topic, chunk.data)
+        if self._ages:
+            arrival_ns = chunk.time_ns if self._brings_time else chunk.mono_ns + self._offset_ns
+            self.line.feed(data, arrival_ns, chunk.mono_ns, chunk.stream, chunk.topic)
+        else:
+            self.line.feed(data, chunk.time_ns, None, chunk.stream, chunk.topic)
         if self._rebirths is not None:
             self._rebirths.ask()
             if self._rebirths.is_dark:
@@ -413,6 +437,8 @@ class Lane:
         for one in refused:
             self.first_refusals.setdefault(one.rejection.reason, one.rejection)
             self._dead.add(one.rejection, time_ns=self._wall_ns(), line=self.name, stream=one.stream, raw=one.raw)
+        if self._capture is not None:
+            self._capture.take(self.line.take_captured(), refused, self._wall_ns())
         return bool(answers or refused)
 
     def _keep(self) -> None:
@@ -547,6 +573,40 @@ class Lane:
         elif not ledger.received and self._seen_bytes > SUSPECT_BYTES:
             text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
         return text
+
+
+def _capture(
+    config: "CaptureConfig | None",
+    name: str,
+    ready: "ReadyModel | Live",
+    *,
+    state: Path,
+    run_id: str,
+    mono_ns: Callable[[], int],
+) -> "CaptureRing | None":
+    if config is None:
+        return None
+    from edge_runtime.sinks.capture_ring import open_capture  # noqa: PLC0415 -- a line that keeps none needs none of it
+
+    model = ready.model
+    return open_capture(
+        config, line=name, state=state, manifest=model.manifest, digest=model.digest, run_id=run_id, mono_ns=mono_ns
+    )
+
+
+def _rebirths(
+    decode: Decode,
+    decoder: Decoder,
+    link: MqttLink | None,
+    *,
+    wall_ns: Callable[[], int],
+    mono_ns: Callable[[], int],
+) -> "Rebirths | None":
+    if not isinstance(decode, SparkplugDecode):
+        return None
+    from edge_runtime.run.rebirths import Rebirths  # noqa: PLC0415 -- for who has such nodes
+
+    return Rebirths(decoder, link if decode.rebirth == "ask" else None, wall_ns=wall_ns, mono_ns=mono_ns)
 
 
 def _most_first(stream: tuple[str, Mapping[str, int]]) -> int:

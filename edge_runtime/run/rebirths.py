@@ -5,7 +5,7 @@ from typing import Final
 
 from edge_runtime.flow.decode_sparkplug import SparkplugDecoder
 from edge_runtime.flow.decoder import Decoder
-from edge_runtime.flow.sparkplug import command_topic, rebirth_command
+from edge_runtime.flow.sparkplug import command_topic, framed, rebirth_command
 from edge_runtime.links.mqtt_port import MqttLink, TooLarge
 
 AGAIN_NS: Final = 30_000_000_000
@@ -37,6 +37,10 @@ class Rebirths:
     def is_dark(self) -> bool:
         """Whether every node and device that brought samples has died."""
         return self._decoder.is_dark
+
+    def framed(self, topic: str, payload: bytes) -> bytes:
+        """The frame that the decoder takes for a message."""
+        return framed(topic, payload)
 
     def ask(self) -> None:
         """Send what has to be asked, as QoS 0 and unretained as the specification wants; its next data asks again."""

@@ -15,6 +15,7 @@ from edge_runtime.errors import DeviceError, UsageError
 from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.stop_signals import stop_signals
+from edge_runtime.run.tracing import open_trace
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import LineConfig
@@ -111,7 +112,10 @@ def main(args: Namespace) -> int:
             expected="a line with a port, standard input or a file",
             todo="record messages with `mosquitto_sub -v`",
         )  # fmt: skip
-    source = make_source(line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, folder=loaded.folder)
+    source = make_source(
+        line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns, folder=loaded.folder,
+        trace=open_trace(args.trace, [line]),
+    )  # fmt: skip
     limit_ns = None if args.seconds is None else time.monotonic_ns() + int(args.seconds * 1e9)
     with RecordingFile(None if args.out is None else Path(args.out)) as file, _stop_on_signal(stopping, wake):
         done = record(
@@ -178,6 +182,8 @@ def choose_line(loaded: LoadedConfig, name: str | None) -> LineConfig:
 
 def _write(chunks: list[Chunk], file: RecordingFile, done: Recorded) -> Recorded:
     for chunk in chunks:
+        if chunk.dropped:  # a sample that did not come has no bytes to keep
+            continue
         file.write(chunk)
         done = Recorded(done.chunks + 1, done.data_bytes + len(chunk.data), done.lost_bytes + chunk.lost_before)
     return done

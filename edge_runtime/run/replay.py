@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Literal
 
 from edge_runtime.errors import DeviceError, UsageError
+from edge_runtime.flow.captured_payloads import is_capture
 from edge_runtime.run.boot import ReadyModel, boot
+from edge_runtime.run.broker import with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.loop import Loop
@@ -25,9 +27,11 @@ from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.port import SinkClosed
+from edge_runtime.sources.message_file import MAX_LINE_BYTES, MessageFile
+from edge_runtime.sources.port import Source
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import JsonLinesFile, StandardOutput
-from edge_runtime.spec.source import ReplaySource
+from edge_runtime.spec.source import MqttSource, ReplaySource
 
 STATE_NAME: Final = "replay"
 """Folder in the device's state where a replay with a journal keeps its own: never the serving line's."""
@@ -45,7 +49,10 @@ def main(args: Namespace) -> int:
     """
     loaded = load_config(Path(args.config))
     chosen = choose_line(loaded, args.line)
-    line = _redirected(chosen, Path(args.file), args.speed, None if args.out is None else Path(args.out))
+    file = Path(args.file)
+    speed: float | Literal["max"] = "max" if args.speed is None else args.speed
+    line = _redirected(chosen, file, speed, None if args.out is None else Path(args.out))
+    line = with_topics(line, loaded.config.broker)
     with StopSignals() as signals, ExitStack() as opened:
         bundle = loaded.resolve(line.bundle)
         booted = boot(bundle, make_line_setting(loaded, bundle))
@@ -54,7 +61,7 @@ def main(args: Namespace) -> int:
             return booted.report.failures(frozenset({"required"}))[0].code
         state = _state(loaded, line, opened)
         try:
-            lane = _play(line, loaded.folder, booted.ready, state, signals)
+            lane = _play(line, loaded.folder, booted.ready, state, signals, _captured(line, file, speed))
         except SinkClosed as closed:
             raise BrokenPipeError from closed
         for told in summary(lane, state):
@@ -62,8 +69,8 @@ def main(args: Namespace) -> int:
         return signals.exit_code
 
 
-def _redirected(line: LineConfig, file: Path, speed: float | None, out: Path | None) -> LineConfig:
-    """The same line with the file as its source and one sink in the default shape."""
+def _redirected(line: LineConfig, file: Path, speed: float | Literal["max"], out: Path | None) -> LineConfig:
+    """The same line with one sink in the default shape, and the file as its source unless it has captured the line's."""
     if not file.is_file():
         raise UsageError(
             subject=f"file to replay {file}", found="no file of that name", expected="a recording, or plain text",
@@ -74,9 +81,23 @@ def _redirected(line: LineConfig, file: Path, speed: float | None, out: Path | N
             subject=f"--out {out}", found="a file of that name", expected="a new file",
             todo="give another --out, or remove it",
         )  # fmt: skip
-    source = ReplaySource(path=str(file.absolute()), speed="max" if speed is None else speed)
     sink = StandardOutput() if out is None else JsonLinesFile(path=str(out.absolute()))
+    if isinstance(line.source, MqttSource) and _begins_as_capture(file):
+        return line.model_copy(update={"sink": (sink,)})
+    source = ReplaySource(path=str(file.absolute()), speed=speed)
     return line.model_copy(update={"source": source, "sink": (sink,)})
+
+
+def _begins_as_capture(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return is_capture(opened.readline(MAX_LINE_BYTES))
+
+
+def _captured(line: LineConfig, file: Path, speed: float | Literal["max"]) -> Source | None:
+    """What plays captured messages, topics and all, where the line still has its own source."""
+    if not isinstance(line.source, MqttSource):
+        return None
+    return MessageFile(file, speed, line.source, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
 
 
 def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:
@@ -93,7 +114,9 @@ def _state(loaded: LoadedConfig, line: LineConfig, opened: ExitStack) -> Path:
     return state
 
 
-def _play(line: LineConfig, folder: Path, ready: ReadyModel, state: Path, signals: StopSignals) -> Lane:
+def _play(
+    line: LineConfig, folder: Path, ready: ReadyModel, state: Path, signals: StopSignals, source: Source | None
+) -> Lane:
     lane = Lane(
         line,
         ready,
@@ -103,6 +126,7 @@ def _play(line: LineConfig, folder: Path, ready: ReadyModel, state: Path, signal
         wall_ns=time.time_ns,
         mono_ns=time.monotonic_ns,
         event_time=True,
+        source=source,
     )
     progress, stall = _progress(lane, time.monotonic_ns), Stall(lane, time.monotonic_ns, _say)
 

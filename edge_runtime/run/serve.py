@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from edge_runtime.errors import ConfigurationError, DeviceError, EdgeRuntimeError, TemporaryError
 from edge_runtime.flow.postprocess import UNUSABLE
 from edge_runtime.run.boot import Booted, ReadyModel, boot
-from edge_runtime.run.broker import offline, open_link, open_node, with_topics
+from edge_runtime.run.broker import device_name, offline, open_link, open_node, with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.live import Live, Quarantined
@@ -27,13 +27,17 @@ from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import stop_signals
 from edge_runtime.run.summary import summary
+from edge_runtime.run.tracing import open_trace
 from edge_runtime.spec.report import REQUIRED, Report, State
+from edge_runtime.spec.topic import filled
 from edge_runtime.status.health import Health, SelftestHealth, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
 
 if TYPE_CHECKING:
     from edge_runtime.links.mqtt_port import MqttLink
+    from edge_runtime.run.discovery import Discovery
     from edge_runtime.sinks.sparkplug_node import EdgeNode
+    from edge_runtime.sources.trace import Trace
 
 
 def main(args: Namespace) -> int:
@@ -41,16 +45,17 @@ def main(args: Namespace) -> int:
     loaded = load_config(Path(args.config))
     state = state_folder(loaded)
     _make_folder(state)
-    service = Service(loaded, state)
+    service = Service(loaded, state, open_trace(args.trace, loaded.config.line))
     return service.run(exit_on_refusal=args.exit_on_refusal)
 
 
 class Service:
     """One process serving one device file: boots, then serves, or stays up in ERROR and says why."""
 
-    def __init__(self, loaded: LoadedConfig, state: Path) -> None:
+    def __init__(self, loaded: LoadedConfig, state: Path, trace: "Trace | None" = None) -> None:
         self._loaded = loaded
         self._state = state
+        self._trace = trace
         self._status_folder = _first_writable(status_folders(state))
         self._profile = loaded.config.profile
         self._run_id = token_hex(4)
@@ -65,6 +70,7 @@ class Service:
         self._probe_ns = 0
         self._unusable = 0
         self._announced: tuple[object, ...] = ()
+        self._discovery: Discovery | None = None
 
     def run(self, *, exit_on_refusal: bool) -> int:
         """Boot and serve; gives the exit code."""
@@ -134,12 +140,27 @@ class Service:
                 mono_ns=time.monotonic_ns,
                 link=self._link,
                 node=self._node,
+                trace=self._trace,
             )
             for line in self._loaded.config.line
         )
+        self._discovery = self._make_discovery(models)
         self._write("OPERATIONAL", "every check passed", ready=True)
         self._notice.ready("serving")
         self._turn(self._lanes, self._every_tick)
+
+    def _make_discovery(self, models: dict[str, ReadyModel]) -> "Discovery | None":
+        config, link = self._loaded.config, self._link
+        if config.broker is None or link is None:
+            return None
+        from edge_runtime.run.discovery import Discovery, is_wanted  # noqa: PLC0415 -- for those who have a broker
+
+        lines = [(with_topics(line, config.broker), models[line.name].model.manifest) for line in config.line]
+        if not is_wanted([line for line, _ in lines], self._state):
+            return None
+        device = device_name(config.broker)
+        status_topic = filled(config.broker.status_topic, device=device)
+        return Discovery(lines, link, device=device, status_topic=status_topic, state=self._state)
 
     def _turn(self, lanes: Sequence[Lane], every_tick: Callable[[], None]) -> None:
         """Turn lanes and link until the sources have ended or a signal came."""
@@ -180,6 +201,8 @@ class Service:
     def _every_tick(self) -> None:
         self._prove()
         self._notice.watchdog()
+        if self._discovery is not None:
+            self._discovery.tick()
         self._write("OPERATIONAL", self._reason(), ready=True)
 
     def _prove(self) -> None:

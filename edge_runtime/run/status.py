@@ -91,14 +91,24 @@ def _describe_line(line: LineHealth) -> Iterator[str]:
     for stream, counts in line.oddities.items():
         told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
         yield f"  times        {f'stream {stream}: ' if stream else ''}{told}"
+    yield from _level_lines(line)
     for name, status in line.sinks.items():
         yield f"  sink {name}: {status}"
     if line.journal:
         yield f"  journal      {line.journal.bytes} bytes"
         for note in line.journal.notes:
             yield f"               {note}"
+    if line.capture:
+        yield f"  capture      {line.capture}"
     if line.dead_letters:
         yield f"  dead letters {line.dead_letters}"
+
+
+def _level_lines(line: LineHealth) -> Iterator[str]:
+    for stream, channels in line.levels.items():
+        for channel, levels in channels.items():
+            told = ", ".join(f"{what} {value:g}" for what, value in levels.items())
+            yield f"  watched      {f'stream {stream}, ' if stream else ''}{channel}: {told}"
 
 
 def _sum(terms: Mapping[str, Any], total: str, pending: int) -> str:

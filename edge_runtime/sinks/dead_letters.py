@@ -1,13 +1,12 @@
 """Refused samples kept on disk for a person, bounded and never in the way; nothing is sent again from here."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic_core import to_json
 
 from edge_runtime.flow.utc_time import utc_text
-from edge_runtime.sinks.append import append_whole, open_for_append
+from edge_runtime.sinks.ring_file import RingFile
 from edge_runtime.spec.reading import Rejection
 
 RAW_BYTES = 256
@@ -23,24 +22,22 @@ _MINUTE_NS = 60_000_000_000
 
 
 class DeadLetters:
-    """JSON lines in ``path`` and, older, ``path`` + ``.1``, together at most ``max_bytes``.
+    """JSON lines in a ring file of ``max_bytes`` at most.
 
     ``wall_ns`` (Unix) stamps the summaries, ``mono_ns`` measures the minute. A disk that takes nothing is counted in
     ``lost``, never raised; ``summarised`` counts those told only in sum. What a killed process had not flushed is gone.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, wall_ns: Callable[[], int], mono_ns: Callable[[], int]) -> None:
-        self.written = self.summarised = self.lost = 0
+        self.summarised = 0
         self._path = path
-        self._half_bytes = max_bytes // 2
+        self._ring = RingFile(path, max_bytes=max_bytes)
         self._wall_ns = wall_ns
         self._mono_ns = mono_ns
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._minute_ns: int | None = None
         self._alike: dict[tuple[str, str, str], int] = {}
-        self._file = -1
-        self._why = ""
         self._last: Rejection | None = None
 
     def add(self, rejection: Rejection, *, time_ns: int, line: str, stream: str, raw: bytes) -> None:
@@ -56,6 +53,16 @@ class DeadLetters:
             return
         self._append(rejection, time_ns, line, stream, _escaped(raw))
 
+    @property
+    def written(self) -> int:
+        """Lines on disk since this start."""
+        return self._ring.written
+
+    @property
+    def lost(self) -> int:
+        """Lines that the disk did not take."""
+        return self._ring.lost
+
     def flush(self) -> None:
         """Write what waits, in one write."""
         self._turn_minute()
@@ -64,7 +71,7 @@ class DeadLetters:
     def status(self) -> str:
         """How many, what the last one was about, and where they stand."""
         text = f"{self.written} refused samples written, {self.summarised} told in sum"
-        text += f", {self.lost} lost: {self._why}." if self.lost else "."
+        text += f", {self.lost} lost: {self._ring.why}." if self.lost else "."
         if self._last is None:
             return text
         one = self._last
@@ -75,7 +82,7 @@ class DeadLetters:
         """Tell what was only counted, write it all and let the file go. Idempotent."""
         self._summarise()
         self._write()
-        self._let_go()
+        self._ring.close()
 
     def _turn_minute(self) -> None:
         now = self._mono_ns()
@@ -104,48 +111,8 @@ class DeadLetters:
             self._write()
 
     def _write(self) -> None:
-        if not self._waiting:
-            return
         letters, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        for batch in _batches(letters, self._half_bytes):
-            try:
-                self._write_batch(batch)
-            except OSError as error:
-                self.lost += len(batch)
-                self._why = error.strerror or type(error).__name__
-                self._let_go()
-            else:
-                self.written += len(batch)
-
-    def _write_batch(self, batch: list[bytes]) -> None:
-        data = b"".join(batch)
-        if self._file < 0:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open_for_append(self._path, 0o640)
-        size = os.fstat(self._file).st_size
-        if size and size + len(data) > self._half_bytes:
-            self._let_go()
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = open_for_append(self._path, 0o640)
-            size = 0
-        append_whole(self._file, data, size)
-
-    def _let_go(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-
-def _batches(letters: list[bytes], limit_bytes: int) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for letter in letters:
-        if batch and size + len(letter) > limit_bytes:
-            yield batch
-            batch, size = [], 0
-        batch.append(letter)
-        size += len(letter)
-    yield batch
+        self._ring.write(letters)
 
 
 def _escaped(raw: bytes) -> str:

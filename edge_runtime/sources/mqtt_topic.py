@@ -1,11 +1,11 @@
 """Messages of a broker's topics as a source, one message a chunk; it connects nothing: the link is the process's."""
 
 from collections import deque
-from collections.abc import Callable
 
 from edge_runtime.links.mqtt_port import Message, MqttLink
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.spec.source import MqttSource
+from edge_runtime.spec.topic import level_of
 
 QUEUE_FULL = "queue_full"
 RETAINED = "retained"
@@ -21,15 +21,11 @@ class MqttTopicSource:
     live = True
     ended = False
 
-    def __init__(
-        self, spec: MqttSource, link: MqttLink, *, framed: Callable[[str, bytes], bytes] | None = None
-    ) -> None:
-        """``framed`` makes a chunk of topic and payload, where the payload alone does not say what it is."""
+    def __init__(self, spec: MqttSource, link: MqttLink) -> None:
         self.name = f"mqtt {', '.join(spec.topics)}"
         self.can_wait = self.redelivers = spec.qos == 1
         self._spec = spec
         self._link = link
-        self._framed = framed
         self._inbox = link.subscribe(spec.topics, qos=spec.qos, retained=spec.retained == "accept")
         self._position = 0
         self._lost = 0
@@ -76,13 +72,14 @@ class MqttTopicSource:
                 continue
             chunks.append(
                 Chunk(
-                    message.payload if self._framed is None else self._framed(message.topic, message.payload),
+                    message.payload,
                     message.time_ns,
                     message.mono_ns,
                     self._position,
                     stream=self._stream(message.topic),
                     mark=message.mark if self.redelivers else 0,
                     again=message.again,
+                    topic=message.topic,
                 )
             )
         return chunks
@@ -108,10 +105,7 @@ class MqttTopicSource:
 
     def _stream(self, topic: str) -> str:
         level = self._spec.stream_level
-        if level is None:
-            return ""
-        levels = topic.split("/")
-        return levels[level - 1] if level <= len(levels) else ""
+        return "" if level is None else level_of(topic, level)
 
     def _gap(self, message: Message, count: int, reason: str) -> Chunk:
         return Chunk(b"", message.time_ns, message.mono_ns, self._position, lost_before=count, dropped=reason)

@@ -13,9 +13,9 @@ class Chunk(NamedTuple):
     clock's. ``position`` is the offset, in bytes the source has given, just after this chunk. ``lost_before`` counts
     the bytes a full queue dropped just before it. ``fresh``: a connection began here, so the first frame may be cut.
 
-    Of a source of whole messages a chunk is one message: ``stream`` is the stream its topic names, if any; ``mark`` is
-    the same when it comes ``again`` (0: it never does); and with ``dropped``, the ledger's word, it is none, but
-    ``lost_before`` messages that the source gave up.
+    Of a source of whole messages a chunk is one message: ``topic`` is what it came by; ``stream`` is the stream that names,
+    if any; ``mark`` is the same when it comes ``again`` (0: it never does). With ``dropped``, the ledger's word, a chunk has
+    no bytes: it stands for ``lost_before`` messages, or samples that were asked for, that the source gave up.
     """
 
     data: bytes
@@ -28,6 +28,7 @@ class Chunk(NamedTuple):
     mark: int = 0
     again: bool = False
     dropped: str = ""
+    topic: str = ""
 
 
 class Wake(Protocol):

@@ -1,7 +1,7 @@
 """One reader thread and the bounded queue it fills; what is read, and from where, is handed in."""
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from edge_runtime.errors import InternalError
@@ -24,11 +24,17 @@ class ChunkQueue:
         self._position = 0
         self._changed = threading.Condition()
         self._closed = False
+        self._given_up: Counter[str] = Counter()
 
     @property
     def empty(self) -> bool:
         """Whether nothing waits."""
-        return not self._chunks
+        return not self._chunks and not self._given_up
+
+    def give_up(self, reason: str) -> None:
+        """Count one sample that was asked for and did not come: it has no bytes."""
+        with self._changed:
+            self._given_up[reason] += 1
 
     def put_dropping(self, data: bytes, time_ns: int, mono_ns: int, *, fresh: bool) -> None:
         """Add; while over the limit the oldest chunks go, their bytes counted on the one that follows them."""
@@ -50,9 +56,11 @@ class ChunkQueue:
                 self._add(data, time_ns, mono_ns, fresh=fresh)
 
     def take(self, max_bytes: int) -> list[Chunk]:
-        """Give the oldest chunks, together at most ``max_bytes`` but one at least if any waits."""
+        """Give what was given up, then the oldest chunks, together at most ``max_bytes`` but one at least if any waits."""
         with self._changed:
-            taken: list[Chunk] = []
+            before = self._chunks[0].position - len(self._chunks[0].data) if self._chunks else self._position
+            taken = [Chunk(b"", 0, 0, before, count, dropped=reason) for reason, count in self._given_up.items()]
+            self._given_up.clear()
             room = max_bytes
             while self._chunks and (not taken or len(self._chunks[0].data) <= room):
                 chunk = self._chunks.popleft()

@@ -4,12 +4,18 @@ import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
 from edge_runtime.flow.quoting import quote
-from edge_runtime.links.serial_port import LineErrors, LinkAbsent, LinkLost, SerialPort, open_port
+from edge_runtime.links.serial_port import READ_TIMEOUT_S, LineErrors, LinkAbsent, LinkLost, SerialPort, open_port
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
 from edge_runtime.sources.reader import ChunkQueue, ReaderThread
 from edge_runtime.spec.source import Identify, SerialSource
+
+if TYPE_CHECKING:
+    from edge_runtime.sources.asking import Asking
+    from edge_runtime.sources.trace import Trace
 
 FIRST_WAIT_S = 0.1
 """The first retry comes soon: a replugged adapter is back within a second."""
@@ -40,6 +46,7 @@ class SerialLine:
         mono_ns: Callable[[], int],
         open_link: Callable[[SerialSource], SerialPort] = open_port,
         jitter: Callable[[], float] = _jitter,
+        trace: "Trace | None" = None,
     ) -> None:
         self.name = f"serial {spec.port or 'by match'}"
         self.reopened = 0
@@ -48,12 +55,15 @@ class SerialLine:
         self._mono_ns = mono_ns
         self._open_link = open_link
         self._jitter = jitter
+        self._trace = trace
         self._queue = ChunkQueue(spec.queue_bytes)
         self._thread = ReaderThread(self.name, self._run)
         self._link: SerialPort | None = None
         self._wake: Wake = threading.Event()
         self._status = "not started"
-        self._line_errors = ""
+        self._line_errors = self._not_answered = ""
+        self._asking = _make_asking(spec)
+        self._heard = False
 
     @property
     def ended(self) -> bool:
@@ -86,8 +96,9 @@ class SerialLine:
         return None
 
     def status(self) -> str:
-        """One plain sentence, and another where the line itself has errors."""
-        return self._status + self._line_errors
+        """One plain sentence, and others where the line has errors, or a sample did not come that was asked for."""
+        trace = f"; {self._trace.trouble}" if self._trace is not None and self._trace.trouble else ""
+        return self._status + self._line_errors + self._not_answered + trace
 
     def stop(self) -> None:
         """Cancel, close and wait for the thread; idempotent."""
@@ -118,41 +129,91 @@ class SerialLine:
 
     def _serve(self, link: SerialPort) -> bool:
         """Read until lost or stopped, then close; whether anything was heard."""
-        since = datetime.fromtimestamp(self._wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._say(f"{link.name} open since {_moment(self._wall_ns())}")
         settled_ns = self._mono_ns() + self._spec.settle_ms * 1_000_000
-        self._say(f"{link.name} open since {since}")
-        fresh, poll = True, self._spec.poll
+        self._line_errors = self._not_answered = ""
+        self._heard = False
+        take = (
+            self._listening(link, settled_ns)
+            if self._asking is None
+            else self._questioning(link, self._asking, settled_ns)
+        )
         try:
-            before = link.line_errors()
-            ask_ns, count_ns = settled_ns, settled_ns
+            before, count_ns = link.line_errors(), settled_ns
             while not self._thread.stopping.is_set():
                 now_ns = self._mono_ns()
-                if poll is not None and now_ns >= ask_ns:
-                    link.write(poll.send.encode("latin-1"))
-                    every_ns = round(poll.every_s * 1e9)
-                    ask_ns = ask_ns + every_ns if ask_ns + every_ns > now_ns else now_ns + every_ns
                 if before is not None and now_ns >= count_ns:
                     self._line_errors = _line_error_words(before, link.line_errors() or before)
                     count_ns = now_ns + COUNT_NS
-                data = link.read()
-                if not data:
-                    continue
-                mono_ns = self._mono_ns()
-                if mono_ns < settled_ns:
-                    continue
-                self._queue.put_dropping(data, self._wall_ns(), mono_ns, fresh=fresh)
-                fresh = False
-                self._wake.set()
+                take(now_ns)
         except LinkLost as error:
             self._say(f"lost: {error}; opening it again")
         finally:
             self._link = None
             link.close()
-        return not fresh
+        return self._heard
+
+    def _listening(self, link: SerialPort, settled_ns: int) -> Callable[[int], None]:
+        """One turn at a port that sends by itself, or is asked without waiting for its answer."""
+        poll, ask_ns = self._spec.poll, settled_ns
+        questions = [] if poll is None else [question.encode("latin-1") for question in poll.questions]
+
+        def turn(now_ns: int) -> None:
+            nonlocal ask_ns
+            if poll is not None and now_ns >= ask_ns:
+                for question in questions:
+                    link.write(question)
+                ask_ns = _next_ns(ask_ns, now_ns, poll.every_s)
+            data = link.read()
+            mono_ns = self._mono_ns() if data else 0
+            if mono_ns < settled_ns or not data:
+                return
+            self._queue.put_dropping(data, self._wall_ns(), mono_ns, fresh=not self._heard)
+            self._heard = True
+            self._wake.set()
+
+        return turn
+
+    def _questioning(self, link: SerialPort, asking: "Asking", settled_ns: int) -> Callable[[int], None]:
+        """One turn at a port whose answers are waited for: each is whole, so none is passed over."""
+        from edge_runtime.sources.asking import Wire  # noqa: PLC0415 -- for lines whose answers are waited for
+
+        wire, ask_ns = Wire(link, self._mono_ns, self._thread.stopping, self._spec.queue_bytes), settled_ns
+
+        def turn(now_ns: int) -> None:
+            nonlocal ask_ns
+            if now_ns < ask_ns:
+                self._thread.stopping.wait(min((ask_ns - now_ns) / 1e9, READ_TIMEOUT_S))
+                return
+            ask_ns = _next_ns(ask_ns, now_ns, asking.every_s)
+            try:
+                got = asking.ask(wire)
+            except LinkLost as error:
+                self._give_up("no_answer", str(error))
+                raise
+            if self._thread.stopping.is_set() and not isinstance(got, bytes):
+                return
+            if not isinstance(got, bytes):
+                self._give_up(got.reason, got.words)
+                return
+            for at in range(0, len(got), MAX_CHUNK_BYTES):
+                piece = got[at : at + MAX_CHUNK_BYTES]
+                self._queue.put_dropping(piece, self._wall_ns(), self._mono_ns(), fresh=False)
+            self._heard = True
+            self._wake.set()
+
+        return turn
+
+    def _give_up(self, reason: str, words: str) -> None:
+        self._not_answered = f"; the last sample that did not come, at {_moment(self._wall_ns())}: {words}"
+        self._queue.give_up(reason)
+        self._wake.set()
 
     def _open(self) -> SerialPort:
         """Open the port; it is closed again, and LinkAbsent raised, where another instrument answers."""
         link = self._open_link(self._spec)
+        if self._trace is not None:
+            link.tap = partial(self._trace.chunk, self.name)
         if self._spec.identify is not None:
             refused = self._identify(link, self._spec.identify)
             if refused:
@@ -184,7 +245,32 @@ class SerialLine:
     def _say(self, sentence: str) -> None:
         if sentence != self._status:
             self._status = sentence
+            if self._trace is not None:
+                self._trace.note(self.name, sentence)
             self._wake.set()
+
+
+def _make_asking(spec: SerialSource) -> "Asking | None":
+    """What is asked for each sample, where an answer is waited for."""
+    if spec.modbus is not None:
+        from edge_runtime.sources.asking_modbus import RegisterQuestions  # noqa: PLC0415 -- for lines that have slaves
+
+        return RegisterQuestions(spec.modbus, spec.baud)
+    if spec.poll is not None and spec.poll.timeout_s is not None:
+        from edge_runtime.sources.asking import TextQuestions  # noqa: PLC0415 -- for lines whose answers are waited for
+
+        return TextQuestions(spec.poll, spec.queue_bytes // 2)
+    return None
+
+
+def _next_ns(due_ns: int, now_ns: int, every_s: float) -> int:
+    """When to ask again: in step with the first time, but what was missed is not made up for."""
+    every_ns = round(every_s * 1e9)
+    return due_ns + every_ns if due_ns + every_ns > now_ns else now_ns + every_ns
+
+
+def _moment(wall_ns: int) -> str:
+    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _line_error_words(before: LineErrors, after: LineErrors) -> str:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
+from edge_runtime.spec.modbus import ModbusRegister
+from edge_runtime.spec.topic import TopicFilter
 from edge_runtime.spec.units import Vocabulary
 
 Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-be"]
@@ -13,7 +15,7 @@ Encoding = Literal["utf-8", "ascii", "latin-1", "cp1252", "utf-16-le", "utf-16-b
 
 DecimalMark = Literal[".", ","]
 
-Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file"]
+Read = Literal["number", "numeric_text", "text", "list", "columns", "base64", "file", "degrees_minutes"]
 """How a channel's value is written in a payload."""
 
 PackedDtype = Literal["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
@@ -139,17 +141,23 @@ class ChannelBinding(BaseModel):
         description="What the texts of unit_field mean, each a unit in vocabulary: { C = 'Cel', F = '[degF]' }. Any other"
         " text is refused as unknown_unit.",
     )
+    topic: TopicFilter | None = Field(
+        default=None,
+        description="Of an mqtt source: the topic whose messages bring this channel, with '+', {device} and {line}; where"
+        " one channel has it, all have. It must be one of those that source.topics takes.",
+    )
     when_absent: Literal["refuse", "last"] = Field(
         default="refuse",
-        description="Of a message that does not have the field: the sample is refused, or the last value counts. A null is no"
-        " such message: it says that there is no value.",
+        description="Of a message that does not have the field, or is of another topic: the sample is refused, or the last"
+        " value counts, flagged held (not of Sparkplug, which tells changes). A null is no such message: it says that there is"
+        " no value.",
     )
     max_age_s: FiniteFloat | None = Field(
         default=None,
         gt=0,
         le=1e9,
-        description="Of when_absent = 'last', and required there: a last value that is more seconds older than the sample than"
-        " this is none any more.",
+        description="Of when_absent = 'last', and required there: a sample for which the last value is more seconds old than"
+        " this is refused as stale, of Sparkplug as missing.",
     )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
@@ -158,8 +166,9 @@ class ChannelBinding(BaseModel):
         description="How the value is written: one 'number'; a 'numeric_text', which is a number that JSON holds as text,"
         " such as '21.5'; the 'text' of a category, such as 'red'; a 'list', which"
         " is a JSON array such as [0.1, 0.2] or, for a picture, arrays of arrays; 'columns', which are neighbouring CSV"
-        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; or the name of a 'file' with them in"
-        " folder: raw, .npy, or binary PGM or PPM.",
+        " columns from field on; 'base64' (RFC 4648, padded) of packed numbers; the name of a 'file' with them in"
+        " folder: raw, .npy, or binary PGM or PPM; or 'degrees_minutes', which is NMEA's ddmm.mmmm with N, S, E or W in"
+        " the next field, as degrees, south and west negative.",
     )
     missing_values: tuple[FiniteFloat, ...] = Field(
         default=(),
@@ -208,9 +217,17 @@ class ChannelBinding(BaseModel):
 
     @model_validator(mode="after")
     def _held_for_a_time(self) -> Self:
-        """Refuse a value that would be held for ever."""
+        """Refuse a value that would be held for ever, and what cannot be held."""
+        if self.topic is not None and "#" in self.topic:
+            raise ValueError("a channel's topic with '#'; name its levels, '+' for one that may be anything")
         if (self.when_absent == "last") != (self.max_age_s is not None):
             raise ValueError("when_absent = 'last' and max_age_s belong together: no value is held for ever")
+        if self.when_absent == "last" and self.read not in {"number", "numeric_text", "text"}:
+            raise ValueError(
+                "when_absent = 'last' belongs to a single value: read = 'number', 'numeric_text' or 'text'"
+            )
+        if self.when_absent == "last" and self.unit is not None and self.unit_field is not None:
+            raise ValueError("unit and unit_field with when_absent = 'last'; a message without the value names no unit")
         return self
 
 
@@ -325,6 +342,11 @@ class PatternDecode(BaseModel):
         default=None,
         description="Instead of pattern and refuse: those of a known balance. Its fields are mass and unit.",
     )
+    unverified_digits: Literal["refuse", "keep", "drop"] = Field(
+        default="refuse",
+        description="What to make of digits in brackets, 12.34[5] g, which a balance for legal use shows but is not"
+        " verified for: refuse the line as unverified, keep them as the digits they are, or drop them.",
+    )
     decimal: DecimalOption = "."
     encoding: EncodingOption = "utf-8"
     time: TimeOption = None
@@ -413,6 +435,59 @@ class NmeaDecode(BaseModel):
     def encoding(self) -> Encoding:
         """NMEA 0183 is ASCII."""
         return "ascii"
+
+
+class ScpiDecode(BaseModel):
+    """One line is the answer of a SCPI instrument: numbers and words with commas between."""
+
+    model_config = _FROZEN
+
+    format: Literal["scpi"]
+    fields: tuple[FieldName, ...] = Field(
+        description="A name for each value of the answer, in order. 9.9E37 is refused as overload, 9.91E37 as not_ready."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        _check_columns(self.fields)
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """Its texts may hold any byte, such as a degree sign."""
+        return "latin-1"
+
+
+class ModbusDecode(BaseModel):
+    """One frame is one round of a Modbus source through all of these registers."""
+
+    model_config = _FROZEN
+
+    format: Literal["modbus"]
+    registers: tuple[ModbusRegister, ...] = Field(
+        min_length=1, max_length=1000, description="Every number of a sample; neighbours are read in one request."
+    )
+    time: TimeOption = None
+    stream: StreamOption = None
+    status: StatusOption = None
+    carry: CarryOption = ()
+
+    @model_validator(mode="after")
+    def _each_name_once(self) -> Self:
+        names = [register.name for register in self.registers]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"register {name!r} stands twice")
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """What a framing of text would have to know; bytes as they are."""
+        return "latin-1"
 
 
 class SenmlDecode(BaseModel):
@@ -507,7 +582,15 @@ class SparkplugDecode(BaseModel):
 
 
 Decode = Annotated[
-    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | SenmlDecode | SparkplugDecode,
+    CsvDecode
+    | JsonDecode
+    | PatternDecode
+    | StructDecode
+    | NmeaDecode
+    | ScpiDecode
+    | ModbusDecode
+    | SenmlDecode
+    | SparkplugDecode,
     Field(discriminator="format"),
 ]
 """How one frame is read, chosen by ``format``."""

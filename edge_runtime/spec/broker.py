@@ -78,8 +78,8 @@ class BrokerConfig(BaseModel):
     device: str | None = Field(
         default=None,
         max_length=253,
-        pattern=r"^[^/+#{}\x00-\x1f]+$",
-        description="What {device} stands for in topics; absent: the host's name.",
+        pattern=r"^[^/+#{}$\x00-\x1f\x7f]+$",
+        description="What {device} stands for in topics; absent: the host's name. No / + # $ { }, for it is a level of them.",
     )
     client_id: str | None = Field(
         default=None,

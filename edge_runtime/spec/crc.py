@@ -1,8 +1,10 @@
-"""A cyclic redundancy check as device.toml says it, by name or by its six parameters; a wrong one cannot be loaded."""
+"""The check at a frame's end as device.toml says it, a CRC or a plain sum; a wrong CRC cannot be loaded."""
 
 import binascii
 import zlib
 from collections.abc import Callable
+from functools import reduce
+from operator import xor
 from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -29,6 +31,8 @@ CrcName = Literal[
     "crc-16/modbus", "crc-16/x-25", "crc-16/xmodem", "crc-32", "crc-32/mpeg-2", "crc-32c",
 ]  # fmt: skip
 
+SumName = Literal["fletcher-16", "sum-8", "sum-16", "ubx", "xor-8"]
+
 # By name: the parameters and the CRC of CHECK_INPUT. crc-8/maxim-dow is 1-Wire's, crc-8/nrsc-5 Sensirion's,
 # crc-16/mcrf4xx MAVLink's, crc-16/x-25 HDLC's and PPP's.
 CATALOGUE: dict[CrcName, tuple[Parameters, int]] = {
@@ -48,12 +52,48 @@ CATALOGUE: dict[CrcName, tuple[Parameters, int]] = {
 }
 
 
+def _sum_8(data: bytes) -> int:
+    return sum(data) & 0xFF
+
+
+def _sum_16(data: bytes) -> int:
+    return sum(data) & 0xFFFF
+
+
+def _xor_8(data: bytes) -> int:
+    return reduce(xor, data, 0)
+
+
+def _fletcher(modulus: int) -> CrcFunction:
+    def run(data: bytes) -> int:
+        first = second = 0
+        for byte in data:
+            first += byte
+            second += first
+        return second % modulus << 8 | first % modulus
+
+    return run
+
+
+# By name: the width in bits, the function and its value for CHECK_INPUT. fletcher-16 is of Fletcher, IEEE Trans. Comm. 30:1
+# (1982), modulo 255; ubx is u-blox's, the same modulo 256 (RFC 1145), whose first sum goes first on the wire: "little".
+SUMS: dict[SumName, tuple[int, CrcFunction, int]] = {
+    "sum-8": (8, _sum_8, 0xDD),
+    "sum-16": (16, _sum_16, 0x01DD),
+    "xor-8": (8, _xor_8, 0x31),
+    "fletcher-16": (16, _fletcher(255), 0x1EDE),
+    "ubx": (16, _fletcher(256), 0x15DD),
+}
+
+
 class Crc(BaseModel):
-    """Which CRC a frame ends with: ``name``, or all six parameters and ``check``; and the order of its own bytes."""
+    """Which check a frame ends with: ``name``, or a CRC's six parameters and ``check``; and the order of its own bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    name: CrcName | None = Field(default=None, description="One of the usual ones, in the spelling of this list.")
+    name: CrcName | SumName | None = Field(
+        default=None, description="One of the usual ones, in the spelling of this list."
+    )
     width: Literal[8, 16, 24, 32] | None = Field(default=None, description="Bits of the CRC.")
     poly: int | None = Field(default=None, ge=0, description="Polynomial, highest power first, its leading 1 left out.")
     init: int | None = Field(default=None, ge=0, description="What the register holds at the start.")
@@ -76,10 +116,12 @@ class Crc(BaseModel):
             raise ValueError(f"name {self.name!r} and parameters both say the CRC; keep one")
         if self.name is None and any(value is None for value in given):
             raise ValueError("a CRC needs its name, or width, poly, init, refin, refout, xorout and check")
-        if self.byte_order is None and self.parameters.width > 8:  # noqa: PLR2004 (one byte has no order)
+        if self.byte_order is None and self.size_bytes > 1:
             raise ValueError(
                 "byte_order says how the CRC's own bytes stand on the wire, 'little' or 'big'; it is never guessed"
             )
+        if self.name is not None:
+            return self
         parameters = self.parameters
         if max(parameters.poly, parameters.init, parameters.xorout) >> parameters.width:
             raise ValueError(f"poly, init or xorout has more than the {parameters.width} bits of width")
@@ -91,10 +133,19 @@ class Crc(BaseModel):
         return self
 
     @property
+    def size_bytes(self) -> int:
+        """How many bytes it takes on the wire."""
+        return (SUMS[self.name][0] if self.name in SUMS else self.parameters.width) // 8
+
+    def function(self) -> CrcFunction:
+        """Give it as a function of bytes."""
+        return SUMS[self.name][1] if self.name in SUMS else crc_function(self.parameters)
+
+    @property
     def parameters(self) -> Parameters:
-        """The six numbers, also where a name says them."""
+        """The six numbers of a CRC, also where a name says them. Raises KeyError for a sum, which has none."""
         if self.name is not None:
-            return CATALOGUE[self.name][0]
+            return CATALOGUE[self.name][0]  # type: ignore[index] # a sum is none
         return Parameters(
             self.width or 0, self.poly or 0, self.init or 0, bool(self.refin), bool(self.refout), self.xorout or 0
         )

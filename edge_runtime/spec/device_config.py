@@ -17,12 +17,16 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from edge_runtime.spec.binding import ChannelBinding, Decode, SenmlDecode, SparkplugDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, ModbusDecode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.broker import BrokerConfig
-from edge_runtime.spec.framing import BINARY_KINDS, Framing, LinesFraming
+from edge_runtime.spec.capture import CaptureConfig
+from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
+from edge_runtime.spec.modbus import reads_of
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink, SparkplugDevice
 from edge_runtime.spec.source import ENDING, MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.topic import matches
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
+from edge_runtime.spec.variables import Variables
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
 
@@ -95,6 +99,9 @@ class LineConfig(BaseModel):
     publish: Publish = Field(default=Publish(), description="Which answers are told.")
     journal: JournalConfig = Field(default=JournalConfig(), description="What outlives a restart.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="The refused samples.")
+    capture: CaptureConfig | None = Field(
+        default=None, description="Samples kept as they came, for the next bundle to be held against; absent: none."
+    )
 
     @field_validator("channels")
     @classmethod
@@ -132,18 +139,60 @@ class LineConfig(BaseModel):
         return self.model_copy(update={"framing": self.framing.model_copy(update={"max_bytes": BIRTH_BYTES})})
 
     @model_validator(mode="after")
+    def _modbus_follows_from_registers(self) -> Self:
+        """Write out what decode.registers leave no choice of: what is asked, and how a round of answers is framed."""
+        source = self.source
+        modbus = source.modbus if isinstance(source, SerialSource) else None
+        if not isinstance(self.decode, ModbusDecode):
+            if modbus is not None:
+                raise ValueError(f'source.modbus with decode "{self.decode.format}"; write decode.format = "modbus"')
+            return self
+        if isinstance(source, MqttSource):
+            raise ValueError(  # noqa: TRY004 (a message for who wrote the file)
+                'decode "modbus" with source "mqtt"; its frames are made by source.modbus of a port'
+            )
+        if "framing" in self.model_fields_set and self.framing != MODBUS_FRAMING:
+            raise ValueError('framing with decode "modbus"; leave it out, a round of answers has its own')
+        update: dict[str, Any] = {"framing": MODBUS_FRAMING}
+        if isinstance(source, SerialSource):
+            if modbus is None:
+                raise ValueError('decode "modbus" without source.modbus; write mode and every_s there')
+            read = reads_of(self.decode.registers)
+            if modbus.read not in ((), read):
+                raise ValueError("source.modbus.read is not what decode.registers need; leave it out")
+            update["source"] = source.model_copy(update={"modbus": modbus.model_copy(update={"read": read})})
+        return self.model_copy(update=update)
+
+    @model_validator(mode="after")
     def _framing_suits(self) -> Self:
         """Refuse a framing that would hand the decoder what it cannot read, or that the link would spoil."""
         kind = self.framing.kind
         is_binary = kind in BINARY_KINDS
         if self.takes_bytes and not (is_binary or isinstance(self.source, MqttSource)):
             raise ValueError(
-                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip or packet'
+                f'decode "{self.decode.format}" with framing "{kind}"; binary frames need cobs, slip, packet or block'
             )
         if (self.decode.format == "nmea") and kind != "nmea":
             raise ValueError(f'decode "nmea" with framing "{kind}"; write framing = {{ kind = "nmea" }}')
+        poll = self.source.poll if isinstance(self.source, SerialSource) else None
+        if poll is not None and poll.timeout_s is not None:
+            is_block = isinstance(self.framing, BlockFraming) and self.framing.terminator == "lf"
+            if not is_block and kind != "lines":
+                raise ValueError(
+                    f'poll.timeout_s with framing "{kind}"; an answer that is waited for is a line, or a block with terminator "lf"'
+                )
         if is_binary and isinstance(self.source, SerialSource) and self.source.flow == "xonxoff":
             raise ValueError(f'flow "xonxoff" with framing "{kind}"; it swallows the bytes 0x11 and 0x13')
+        return self
+
+    @model_validator(mode="after")
+    def _angles_are_of_sentences(self) -> Self:
+        """Refuse a way to read that only sentences have."""
+        for name, channel in self.channels.items():
+            if channel.read == "degrees_minutes" and self.decode.format != "nmea":
+                raise ValueError(
+                    f'channels.{name}.read "degrees_minutes" with decode "{self.decode.format}"; it belongs to "nmea"'
+                )
         return self
 
     @model_validator(mode="after")
@@ -157,6 +206,19 @@ class LineConfig(BaseModel):
     def _sinks_apart(self) -> Self:
         """Refuse two sinks that no status and no journal could tell apart."""
         _once("sinks are called", [sink.full_name for sink in self.sink], "give each sink its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _one_entity_an_output(self) -> Self:
+        """Refuse what Home Assistant would show as one value that jumps."""
+        told = [sink for sink in self.sink if isinstance(sink, MqttTopic) and sink.home_assistant]
+        level = self.source.stream_level if isinstance(self.source, MqttSource) else None
+        if told and (self.decode.stream is not None or level is not None):
+            raise ValueError(
+                "home_assistant with streams; they share one topic and would be shown in turn as one value"
+            )
+        if len(told) > 1:
+            raise ValueError(f"home_assistant of {len(told)} sinks; one is enough to show the line's answers")
         return self
 
     @model_validator(mode="after")
@@ -177,11 +239,8 @@ class LineConfig(BaseModel):
 
     @model_validator(mode="after")
     def _sparkplug_in_whole(self) -> Self:
-        """Refuse what would lose births, deaths or counts of Sparkplug, and its keys elsewhere."""
+        """Refuse what would lose births, deaths or counts of Sparkplug, and what its topics say anyway."""
         if not isinstance(self.decode, SparkplugDecode):
-            holds = next((name for name, one in self.channels.items() if one.when_absent == "last"), None)
-            if holds is not None:
-                raise ValueError(f'when_absent = "last" in channel {holds}; it belongs to decode "sparkplug"')
             return self
         if not isinstance(self.source, MqttSource):
             raise ValueError('decode "sparkplug" with a source that has no topics; it belongs to kind = "mqtt"')  # noqa: TRY004
@@ -191,14 +250,56 @@ class LineConfig(BaseModel):
                     f'source topic {topic!r} with decode "sparkplug"; write spBv1.0/GROUP/+/NODE/# (or fewer levels before'
                     " #): births, deaths and the count of messages stand under other topics than data"
                 )
+        if any(one.topic is not None for one in self.channels.values()):
+            raise ValueError(
+                'a channel with a topic and decode "sparkplug"; a metric has a name, and decode.of says whose'
+            )
         if self.source.stream_level is not None:
             raise ValueError('stream_level with decode "sparkplug"; each node, or device, is a stream by itself')
         return self
 
+    @model_validator(mode="after")
+    def _joins(self) -> Self:
+        """Refuse a line that no message could complete, or whose channels could be in no message."""
+        held = [name for name, one in self.channels.items() if one.when_absent == "last"]
+        topics = {name: one.topic for name, one in self.channels.items() if one.topic is not None}
+        if not topics and held and self.decode.format not in {"json", "senml+json", "senml+cbor", "sparkplug"}:
+            raise ValueError(
+                f'when_absent = "last" with decode "{self.decode.format}"; its frames have every field, so leave it out'
+                " or name the topic of each channel"
+            )
+        taken = self.source.topics if isinstance(self.source, MqttSource) else ()
+        if topics and not taken:
+            raise ValueError(f'topic of channel {min(topics)} with source "{self.source.kind}"; only mqtt has topics')
+        without = [name for name in self.channels if topics and name not in topics]
+        if without:
+            raise ValueError(f"channel {without[0]} without a topic, where {min(topics)} has one; name every channel's")
+        for name, topic in topics.items():
+            # What a variable stands for is not known here.
+            if "{" not in topic and not any("{" in one or matches(one, topic) for one in taken):
+                raise ValueError(f"topic of channel {name}, {topic!r}, which source.topics does not take; add it there")
+        needed = {topic: name for name, topic in topics.items() if name not in held}
+        if len(needed) > 1:
+            names = " and ".join(sorted(needed.values()))
+            raise ValueError(
+                f"channels {names} of different topics, neither held; a message has one topic: give all but those of one"
+                ' topic when_absent = "last" and max_age_s'
+            )
+        if topics and isinstance(self.decode, CsvDecode) and self.decode.columns == "header":
+            raise ValueError('columns = "header" with topics of channels; name the columns')
+        return self
+
+    @property
+    def joins(self) -> bool:
+        """Whether a sample may take values from several messages."""
+        if isinstance(self.decode, SparkplugDecode):
+            return False  # its decoder knows itself what was told last, and when that ends
+        return any(one.when_absent == "last" or one.topic is not None for one in self.channels.values())
+
     @property
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
-        return self.decode.format in {"struct", "senml+cbor", "sparkplug"}
+        return self.decode.format in {"struct", "senml+cbor", "modbus", "sparkplug"}
 
     @property
     def ends(self) -> bool:
@@ -246,6 +347,10 @@ class DeviceConfig(BaseModel):
     )
     state_dir: str | None = Field(
         default=None, min_length=1, description="Folder of journals and dead letters; absent: chosen as docs say."
+    )
+    variables: Variables = Field(
+        default={},
+        description="Texts that stand in names, topics and paths as {name}, so that a site's differences are in one place.",
     )
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
     probe_s: Annotated[FiniteFloat, Field(ge=1, le=86_400)] = Field(

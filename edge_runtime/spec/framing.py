@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from edge_runtime.spec.crc import Crc
 
-BINARY_KINDS = frozenset({"cobs", "slip", "packet"})
+BINARY_KINDS = frozenset({"cobs", "slip", "packet", "block"})
 """Framings whose frames may hold any byte."""
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -145,5 +145,23 @@ class PacketFraming(BaseModel):
         return self
 
 
-Framing = Annotated[LinesFraming | NmeaFraming | CobsFraming | SlipFraming | PacketFraming, Field(discriminator="kind")]
+class BlockFraming(BaseModel):
+    """One frame is the data of an IEEE 488.2 definite length block, as SCPI instruments send curves."""
+
+    model_config = _FROZEN
+
+    kind: Literal["block"]
+    max_bytes: MaxBytes = 65_536
+    terminator: Literal["lf", "crlf", "cr", "none"] = Field(
+        default="lf",
+        description="What follows the data. It alone tells that a byte was lost within them: a block has no checksum.",
+    )
+
+
+Framing = Annotated[
+    LinesFraming | NmeaFraming | CobsFraming | SlipFraming | PacketFraming | BlockFraming, Field(discriminator="kind")
+]
 """Chosen by ``kind``; without it, lines."""
+
+MODBUS_FRAMING = CobsFraming(kind="cobs", max_bytes=65_536, crc=Crc(name="crc-16/modbus", byte_order="little"))
+"""How one round of a Modbus source's answers is kept together, in a queue and in a recording."""

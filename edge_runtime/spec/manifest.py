@@ -13,13 +13,16 @@ from edge_runtime.spec.fault import expected_by, is_missing
 from edge_runtime.spec.frozen import FileName, Frozen, Name, PositiveFloat, Sha256
 from edge_runtime.spec.inputs import Channel, Input, StateTensor, Window
 from edge_runtime.spec.outputs import Output
+from edge_runtime.spec.plausibility import Plausibility
 from edge_runtime.spec.variant import Variant
 
 SCHEMA: Literal["edge-runtime/bundle/1"] = "edge-runtime/bundle/1"
 
 # Everything version 1 can express; what this runtime does not implement yet is refused by its name.
-FEATURES = ("variants", "state", "multiple_inputs", "multiple_outputs", "opaque", "preprocess_onnx", "signature")
-IMPLEMENTED = frozenset({"variants", "state", "multiple_inputs", "multiple_outputs", "opaque", "preprocess_onnx"})
+FEATURES = (
+    "variants", "state", "multiple_inputs", "multiple_outputs", "opaque", "preprocess_onnx", "plausibility", "signature",
+)  # fmt: skip
+IMPLEMENTED = frozenset(FEATURES) - {"signature"}
 
 # The keys an answer has anyway: an output must not be called like one of them, nor a flag like a key of an output.
 ANSWER_KEYS = frozenset(("time", "stream", "seq", "id", "flags", "run", "stuck", "age_s", "carry"))
@@ -101,6 +104,7 @@ class Manifest(Frozen):
         min_length=1, max_length=64, description="the closed list of batch sizes, ascending, each proven by the goldens"
     )
     negative_goldens: tuple[NegativeGolden, ...] = Field(default=(), max_length=1000)
+    plausibility: Plausibility | None = None
     needs: Needs
     annotations: dict[str, str] = Field(default={})
 
@@ -143,6 +147,7 @@ class Manifest(Frozen):
                 f"at most {MAX_WINDOW_VALUES} and {MAX_BATCH_VALUES} are taken"
             )
         self._tensors_fit()
+        self._plausibility_fits()
         for golden in self.negative_goldens:
             if golden.channel is not None and golden.channel not in {channel.name for channel in self.channels}:
                 raise ValueError(f"negative golden {golden.name}: no channel {golden.channel!r}")
@@ -164,6 +169,17 @@ class Manifest(Frozen):
             unfed = sorted(set(variant.model_inputs) - set(fed))
             if unfed:
                 raise ValueError(f"variant {variant.name}: nothing feeds its input {unfed[0]!r}")
+
+    def _plausibility_fits(self) -> None:
+        """What is watched is a single number, and a rate has a pace to be held against."""
+        if self.plausibility is None:
+            return
+        watched = {channel.name for channel in self.channels if channel.form == "number" and not channel.shape}
+        for name in self.plausibility.channels:
+            if name not in watched:
+                raise ValueError(f"plausibility: {name!r} is no channel of a single number")
+        if self.plausibility.step and not (self.window and self.window.period_s):
+            raise ValueError("plausibility: step needs a window with period_s")
 
     def files(self) -> frozenset[str]:
         """Every bundle file the manifest names."""
@@ -188,6 +204,7 @@ def features_used(manifest: Manifest) -> frozenset[str]:
         "multiple_outputs": len(manifest.outputs) > 1,
         "opaque": any(channel.form == "opaque" for channel in manifest.channels),
         "preprocess_onnx": manifest.preprocess_onnx is not None,
+        "plausibility": manifest.plausibility is not None,
     }
     return frozenset(name for name, is_used in used.items() if is_used)
 

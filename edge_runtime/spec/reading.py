@@ -1,7 +1,7 @@
 """What one frame says once decoded, or why it says nothing; a reading still carries the sender's numbers and units."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Gridded(NamedTuple):
@@ -11,8 +11,22 @@ class Gridded(NamedTuple):
     grid: Sequence[float]
 
 
+class Absent:
+    """The one value of its kind: a message does not have the field at all, which is not the same as having no value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Final = Absent()
+
 Value = Any
-"""One channel of a reading: a number, a category's word, an array of numbers (also a numpy one), or None for missing."""
+"""One channel of a reading: a number, a category's word, an array of numbers (also a numpy one), or None for missing.
+
+ABSENT occurs between a decoder and a join alone.
+"""
 
 
 class Reading(NamedTuple):
@@ -50,9 +64,9 @@ class Rejection(NamedTuple):
 
     Reasons of framing: too_long, bad_frame, bad_checksum. Reasons of decoding: bad_encoding, wrong_columns,
     wrong_size, bad_json, bad_senml, bad_sparkplug, no_match, missing_field, not_a_number, type_changed, bad_time,
-    bad_status; of Sparkplug: no_birth, seq_gap, bad_quality, historical; what
-    an instrument says of itself: unstable, overload, underload, not_ready, other_unit. Reasons of the contract:
-    missing, not_finite, undeclared_unit, unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead,
+    bad_status; of Sparkplug: no_birth, seq_gap, bad_quality, historical; what an instrument says of itself: unstable,
+    overload, underload, not_ready, other_unit, unverified. Of a join of several messages: other_topic, stale. Reasons of
+    the contract: missing, not_finite, undeclared_unit, unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead,
     wrong_shape, other_grid, unknown_category, beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a
     window: gap. docs/troubleshooting.md says what to do about each.
     """

@@ -16,6 +16,10 @@ FILLED = 512
 MISSING = 1024
 RESAMPLED = 2048
 CLOCK_UNSYNCED = 4096
+STEP = 8192
+SHIFTED = 16384
+DRIFTED = 32768
+CONSTANT = 65536
 FLAG_NAMES = {
     CONVERTED: "converted",
     EXTRAPOLATING: "extrapolating",
@@ -30,6 +34,10 @@ FLAG_NAMES = {
     MISSING: "missing",
     RESAMPLED: "resampled",
     CLOCK_UNSYNCED: "clock_unsynced",
+    STEP: "step",
+    SHIFTED: "shifted",
+    DRIFTED: "drifted",
+    CONSTANT: "constant",
 }
 
 

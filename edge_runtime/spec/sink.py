@@ -115,6 +115,24 @@ class MqttTopic(_EncodedSink):
         default=1, description="1: an answer waits, and goes again, until the broker has taken it. 0: sent once."
     )
     retain: bool = Field(default=False, description="Whether the broker keeps the last answer for whoever comes later.")
+    home_assistant: bool | TopicName = Field(
+        default=False,
+        description="Whether Home Assistant is told of each number, label and flag by its MQTT discovery, under 'homeassistant';"
+        " or the prefix that it was given instead.",
+    )
+
+    @model_validator(mode="after")
+    def _shape_that_home_assistant_reads(self) -> Self:
+        if self.home_assistant and (self.encoding != "json" or self.map is not None):
+            raise ValueError("home_assistant with map or another encoding than json; it reads the default shape")
+        if isinstance(self.home_assistant, str) and "{" in self.home_assistant:
+            raise ValueError("home_assistant with a variable of topics; write the prefix that Home Assistant was given")
+        return self
+
+    @property
+    def discovery_prefix(self) -> str:
+        """Under which Home Assistant looks for what it is told."""
+        return self.home_assistant if isinstance(self.home_assistant, str) else "homeassistant"
 
     @property
     def full_name(self) -> str:

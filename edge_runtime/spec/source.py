@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from edge_runtime.spec.modbus import Modbus
 from edge_runtime.spec.topic import TopicFilter
 
 MIN_QUEUE_BYTES = 65_536
@@ -51,13 +52,43 @@ class Identify(BaseModel):
     expect: Command = Field(description="A text that a line of the answer must have in it, such as the serial number.")
 
 
+EverySeconds = Annotated[
+    float, Field(ge=0.1, le=86_400, allow_inf_nan=False, description="Seconds from one sample to the next.")
+]
+TimeoutSeconds = Annotated[float, Field(ge=0.1, le=600, allow_inf_nan=False)]
+
+
 class Poll(BaseModel):
     """A question that is written again and again, for an instrument that sends nothing by itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    send: Command = Field(description="The question, with its line end: 'READ?\\n' for SCPI, 'SI\\r\\n' for MT-SICS.")
-    every_s: float = Field(ge=0.1, le=86_400, allow_inf_nan=False, description="Seconds from one question to the next.")
+    send: Command | Annotated[tuple[Command, ...], Field(min_length=1, max_length=100)] = Field(
+        description="The question, with its line end: 'READ?\\n' for SCPI, 'SI\\r\\n' for MT-SICS. Several are asked one"
+        " after another, and their answers, with commas between, are one line: one sample."
+    )
+    every_s: EverySeconds
+    timeout_s: TimeoutSeconds | None = Field(
+        None,
+        description="How long the whole answer to a question, a line or an IEEE 488.2 block, may take; a sample without it"
+        " is counted as no_answer. Without this key no answer is waited for: whatever comes is read.",
+    )
+    ask_error: Command | None = Field(
+        None,
+        description="What to ask once no answer came, 'SYST:ERR?\\n' for SCPI; the status tells what it says.",
+    )
+
+    @model_validator(mode="after")
+    def _waits_where_it_must(self) -> Self:
+        if self.timeout_s is None and (isinstance(self.send, tuple) or self.ask_error is not None):
+            msg = "several questions, and ask_error, need timeout_s: how long an answer is waited for"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What to ask for one sample, in order."""
+        return self.send if isinstance(self.send, tuple) else (self.send,)
 
 
 class SerialSource(BaseModel):
@@ -96,6 +127,9 @@ class SerialSource(BaseModel):
         None, description="A question at each open; a port with another instrument behind it is not read."
     )
     poll: Poll | None = Field(None, description="A question written again and again. Without it nothing is written.")
+    modbus: Modbus | None = Field(
+        None, description="Registers that are asked for again and again; decode.registers says which."
+    )
     reopen_max_s: float = Field(
         1.0,
         gt=0,
@@ -109,6 +143,18 @@ class SerialSource(BaseModel):
         description="What may wait while a long inference runs, memory of the queue itself included; the oldest is "
         "dropped, and counted, beyond it. 1 MiB is about 15 s of a full 115200 baud line.",
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_question(self) -> Self:
+        if self.modbus is None:
+            return self
+        if self.poll is not None or self.identify is not None:
+            msg = "modbus beside poll or identify; a Modbus slave understands no text, so keep one"
+            raise ValueError(msg)
+        if self.modbus.mode == "tcp" and not (self.port or "").startswith("socket://"):
+            msg = 'modbus.mode "tcp" with a port that is none of the network; write port = "socket://host:502"'
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_find_it(self) -> Self:

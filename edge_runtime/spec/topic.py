@@ -28,6 +28,12 @@ def matches(pattern: str, topic: str) -> bool:
     return len(wanted) == len(levels)
 
 
+def level_of(topic: str, number: int) -> str:
+    """The level of a topic name, the first is 1; empty where it has none of that number."""
+    levels = topic.split("/")
+    return levels[number - 1] if number <= len(levels) else ""
+
+
 def _check(text: str) -> None:
     if "\0" in text or len(text.encode()) > MAX_TOPIC_BYTES:
         raise ValueError(f"a topic has no zero character and at most {MAX_TOPIC_BYTES} bytes")

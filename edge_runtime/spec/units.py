@@ -67,6 +67,11 @@ class UnitMismatch(ValueError):
         )
 
 
+def spelled(code: str, vocabulary: Vocabulary) -> str:
+    """How ``vocabulary`` writes the unit with this UCUM code; empty where it has none."""
+    return next((spelling for spelling, meant in spellings(vocabulary).items() if meant == code), "")
+
+
 def resolve(text: str, vocabulary: Vocabulary = "ucum") -> Unit:
     """Return the unit that ``text`` names in ``vocabulary``: exact spelling, exact case, no blanks trimmed.
 
@@ -132,7 +137,7 @@ def spellings(vocabulary: Vocabulary) -> Mapping[str, str]:
 def _hint(text: str, vocabulary: Vocabulary) -> str:
     known = spellings(vocabulary)
     if text in AMBIGUOUS:
-        meanings = [(_spelled(code, vocabulary), words) for code, words in AMBIGUOUS[text]]
+        meanings = [(spelled(code, vocabulary), words) for code, words in AMBIGUOUS[text]]
         choices = [f"{spelling} for {words}" for spelling, words in meanings if spelling]
         if choices:
             return f"it is read in more than one way: write {' or '.join(choices)}"
@@ -141,7 +146,7 @@ def _hint(text: str, vocabulary: Vocabulary) -> str:
         return f"this vocabulary cannot say {first_words}: declare vocabulary ucum and write {first_code}"
     for other in VOCABULARIES:
         if other != vocabulary and (meant := spellings(other).get(text)):
-            spelling = _spelled(meant, vocabulary)
+            spelling = spelled(meant, vocabulary)
             return f"write {spelling}" if spelling else f"it is one in vocabulary {other}: declare that"
     # A unit field from the wire may be of any length; no real spelling is.
     near = _nearest(text[:_SHOWN], known)
@@ -153,10 +158,6 @@ def _nearest(text: str, known: Mapping[str, str]) -> list[str]:
 
     same_letters = [spelling for spelling in known if spelling.casefold() == text.casefold()]
     return list(dict.fromkeys([*same_letters, *get_close_matches(text, known)]))[:3]
-
-
-def _spelled(code: str, vocabulary: Vocabulary) -> str:
-    return next((spelling for spelling, meant in spellings(vocabulary).items() if meant == code), "")
 
 
 def _shown(text: str) -> str:

@@ -58,7 +58,8 @@ class LineHealth:
     """One line. ``bundle`` and ``provider`` are None while none is proven; ``last_answer`` is ISO 8601 UTC.
 
     ``oddities`` counts, for the streams that have most of them, what was odd about the times of their samples since the
-    start: gap, too_soon, duplicate, time_back, time_ahead, stale.
+    start: gap, too_soon, rate_off, duplicate, time_back, time_ahead, stale. ``levels`` says, by stream and channel, how near
+    what the contract watches is to being flagged (docs/plausibility.md).
     """
 
     name: str
@@ -72,6 +73,8 @@ class LineHealth:
     journal: JournalHealth | None = None
     dead_letters: str | None = None
     oddities: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    levels: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    capture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,12 @@ def test_the_command_and_the_function_give_the_same_bytes(pack: Pack, tmp_path: 
     pack.edit('"int8"', f'"{precision}"')
     by_command, by_function = tmp_path / "command", tmp_path / "function"
     assert (
-        main(Namespace(contract=str(pack.contract), out=str(by_command), record=None, json=False, evidence=None)) == 0
+        main(
+            Namespace(
+                contract=str(pack.contract), out=str(by_command), record=None, json=False, evidence=None, validate=None
+            )
+        )
+        == 0
     )
     returned = author.build_bundle(pack.contract, out=by_function)
     assert returned == files_in(by_command) == files_in(by_function)

@@ -15,10 +15,13 @@ from edge_runtime.errors import ConfigurationError, UsageError
 from tests.author.conftest import Pack
 
 
-def _arguments(pack: Pack, out: Path | None, *, record: str | None = None, json: bool = False) -> Namespace:
+def _arguments(
+    pack: Pack, out: Path | None, *, record: str | None = None, json: bool = False, validate: list[str] | None = None
+) -> Namespace:
     return Namespace(
-        contract=str(pack.contract), out=str(out) if out else None, record=record, json=json, evidence=None
-    )
+        contract=str(pack.contract), out=str(out) if out else None, record=record, json=json, evidence=None,
+        validate=validate,
+    )  # fmt: skip
 
 
 def test_a_build_writes_a_bundle_that_verifies_and_its_record(

@@ -15,7 +15,7 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, PatternDecode, StatusField, TimeField
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, NmeaDecode, PatternDecode, StatusField, TimeField
 from edge_runtime.spec.framing import LinesFraming, NmeaFraming
 from edge_runtime.spec.result import flag_names
 from tests.conformance.third_party import third_party
@@ -25,7 +25,10 @@ WINDOW = 12
 NS = 1_000_000_000
 
 
-def _line(decode, channel, binding, *, length, period_s=None):
+LINES = LinesFraming()
+
+
+def _line(decode, channel, binding, *, length, period_s=None, framing=LINES):
     """A line whose answer is the mean of one channel over a window."""
     manifest = tiny.manifest(
         inputs=[
@@ -45,7 +48,7 @@ def _line(decode, channel, binding, *, length, period_s=None):
     bound = {channel["name"]: binding}
     return Line(
         name="recording", model=tiny.model(manifest), contract=Contract(manifest.channels, bound),
-        framing=make_framing(LinesFraming(), decode.encoding), decoder=make_decoder(decode, bound),
+        framing=make_framing(framing, decode.encoding), decoder=make_decoder(decode, bound),
     )  # fmt: skip
 
 
@@ -231,6 +234,24 @@ def test_binary_parts_are_refused_and_never_raise(file, decoder, tell):
         assert "\n" not in str(one.rejection)
         assert str(one.rejection).isprintable()
     tell(f"{file} by {decoder}: {dict(sorted(rejected.items()))}")
+
+
+@pytest.mark.parametrize(("file", "taken", "damaged"), [
+    ("bu353s4.log", 25, {"bad_frame": 6}), ("garmin48.log", 7, {"bad_frame": 16}),
+    ("trimble-lassen_iq-3dfix.log", 0, {"bad_frame": 76, "too_long": 1}), ("ublox-neo-m8n.log", 0, {"bad_frame": 111}),
+])  # fmt: skip
+def test_by_the_nmea_framing_every_sentence_and_every_piece_of_rubbish_is_counted(
+    file: str, taken: int, damaged: dict[str, int]
+) -> None:
+    """What is no GGA is passed over by declaration; what is no sentence at all is refused, and counted as such."""
+    data = third_party("nmea", file).read_bytes()
+    decode, binding = NmeaDecode(format="nmea", sentence="GGA"), ChannelBinding(field="9", unit="m")
+    for chunk in (1, 4096):
+        line = _line(decode, ALTITUDE, binding, length=2, framing=NmeaFraming(kind="nmea"))
+        _fed(line, data, chunk)
+        assert (line.ledger.accepted, dict(line.ledger.rejected), line.oddities) == (taken, damaged, {})
+    good = re.findall(rb"\$GPGGA,[^*\r\n]*\*[0-9A-F]{2}\r?\n", data)
+    assert len(good) == taken
 
 
 def test_nmea_logs_give_exactly_the_sentences_whose_checksum_holds():

@@ -124,3 +124,52 @@ def test_an_instrument_of_ones_own() -> None:
             f"instrument: found overload: '{line.decode()}'; expected a value within its range; take the load off"
         )
     assert "expected a line like '{m:number} mm'" in str(decoder.decode(b"-----"))
+
+
+BRACKETS = [
+    ("mt-sics", b"S S     100.0[5] g", 100.05, 100.0),
+    ("sartorius-16", b"+   62.91[6] g  ", 62.916, 62.91),
+    ("sartorius-22", b"N     +   123.5[6] g  ", 123.56, 123.5),
+    ("a&d", b"ST,+00012.3[4]  g", 12.34, 12.3),
+    ("a&d", b"ST,+00012.[34]g", 12.34, 12.0),
+    ("a&d", b"QT,+0001[2] PC", 12, 1),
+]
+
+
+def read_brackets(preset, line, setting):
+    keys = {} if setting is None else {"unverified_digits": setting}
+    decode = PatternDecode(format="pattern", preset=preset, encoding="latin-1", **keys)
+    unit = {"mass": ChannelBinding(field="mass", unit_field="unit")}
+    return make_decoder(decode, unit).decode(line)
+
+
+@pytest.mark.parametrize(("preset", "line", "kept", "dropped"), BRACKETS[:5])
+def test_digits_in_brackets_are_as_the_setting_says(preset: str, line: bytes, kept: float, dropped: float) -> None:
+    assert read_brackets(preset, line, "keep").values == (kept,)
+    assert read_brackets(preset, line, "drop").values == (dropped,)
+    refused = read_brackets(preset, line, None)
+    assert refused.reason == "unverified"
+    assert "digits in brackets" in str(refused)
+    assert 'set decode.unverified_digits to "keep" or "drop" where that is allowed' in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"S D     100.0[5] g", "unstable"),
+        (b"S S     100.0[x] g", "no_match"),
+        (b"S S     [5] g", "no_match"),
+        (b"S S     100.0[5 g", "no_match"),
+        (b"S S     100.0[] g", "no_match"),
+        (b"S X     100.0[5] g", "no_match"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["refuse", "keep", "drop"])
+def test_brackets_make_no_weight_of_what_is_none(line: bytes, reason: str, setting: str) -> None:
+    assert read_brackets("mt-sics", line, setting).reason == reason
+
+
+def test_a_pattern_may_have_brackets_of_its_own() -> None:
+    decode = PatternDecode(format="pattern", pattern="T1[{place:int}] {mass:number}", unverified_digits="drop")
+    channels = {"mass": ChannelBinding(field="mass", unit="g")}
+    assert make_decoder(decode, channels).decode(b"T1[2] 5.5").values == (5.5,)

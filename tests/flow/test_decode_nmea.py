@@ -75,3 +75,47 @@ def test_a_sentence_is_named_as_it_is_sent() -> None:
     for wrong in ("$WIMWV", "mwv", "WV", "MWV,"):
         with pytest.raises(ValidationError, match="pattern"):
             decoder(wrong)
+
+
+PLACE = {
+    "latitude": ChannelBinding(field="2", unit="deg", read="degrees_minutes"),
+    "longitude": ChannelBinding(field="4", unit="deg", read="degrees_minutes"),
+}
+
+
+@pytest.mark.parametrize(
+    ("cells", "degrees"),
+    [
+        (b"4807.038,N,01131.000,E", (48.1173, 11.516666666666667)),
+        (b"4807.038,S,01131.000,W", (-48.1173, -11.516666666666667)),
+        (b"0000.000,N,00000,E", (0.0, 0.0)),
+        (b"9000.000,S,18000.0,W", (-90.0, -180.0)),
+        (b",,,", (None, None)),
+        (b"4807.038,N,,", (48.1173, None)),
+    ],
+)
+def test_a_place_is_read_in_degrees(cells: bytes, degrees: tuple[float | None, float | None]) -> None:
+    read = decoder("GGA", PLACE).decode(b"GPGGA,123519," + cells + b",1")
+    assert isinstance(read, Reading)
+    assert read.values == pytest.approx(degrees)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        *(b"4807.038,E,01131.000,E", b"4807.038,N,1131.000,E", b"4860.000,N,01131.000,E", b"9000.001,N,01131.000,E"),
+        *(b"4807.038,,01131.000,E", b",N,01131.000,E", b"-4807.038,N,01131.000,E", b"4807.038,n,01131.000,E"),
+        *(b"48.1173,N,01131.000,E", b"4807.038,N,18000.001,E", b"48 7.038,N,01131.000,E"),
+    ],
+)
+def test_a_place_that_is_none_is_refused_in_words(cells: bytes) -> None:
+    refused = decoder("GGA", PLACE).decode(b"GPGGA,123519," + cells + b",1")
+    assert isinstance(refused, Rejection)
+    assert refused.reason == "not_a_number"
+    assert "expected ddmm.mmmm,N or dddmm.mmmm,E, or S or W" in str(refused)
+
+
+def test_the_hemisphere_must_be_in_the_sentence() -> None:
+    refused = decoder("GGA", PLACE).decode(b"GPGGA,123519,4807.038,N,01131.000")
+    assert isinstance(refused, Rejection)
+    assert refused.reason == "wrong_columns"

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.framing import make_framing
 from edge_runtime.spec.binding import ChannelBinding, PackedDtype, StructDecode
+from edge_runtime.spec.framing import Framing
 from edge_runtime.spec.reading import Reading, Rejection
 
 FIELDS = [
@@ -111,3 +113,11 @@ def test_bindings_that_cannot_be(channels: dict[str, ChannelBinding], says: str)
 def test_layouts_that_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         decoder(**changes)
+
+
+def test_a_block_of_a_curve_is_an_array() -> None:
+    decode = StructDecode(format="struct", byte_order="big", fields=({"name": "trace", "type": "int16", "count": 4},))
+    framing = TypeAdapter(Framing).validate_python({"kind": "block"})
+    (frame,) = make_framing(framing, decode.encoding).feed(b"#18\x00\x01\xff\xfe\x00\x0a\x23\x31\n")
+    reading = make_decoder(decode, {"a": ChannelBinding(field="trace", unit="V", read="list")}).decode(frame)
+    assert reading.values[0].tolist() == [1, -2, 10, 0x2331]

@@ -28,6 +28,7 @@ class Kind(NamedTuple):
     spec: dict[str, Any]
     send: Callable[[bytes], bytes]
     payloads: st.SearchStrategy[bytes]
+    has_check: bool = True
 
     def framer(self) -> Framer:
         return make_framing(FRAMING.validate_python(self.spec), "utf-8")
@@ -74,6 +75,15 @@ def _fixed(body: bytes) -> bytes:
     return b"\x7e" + body + CRC32(b"\x7e" + body).to_bytes(4, "little")
 
 
+def _block(body: bytes) -> bytes:
+    size = b"%d" % len(body)
+    return b"#%d%b%b\n" % (len(size), size, body)
+
+
+def _line(body: bytes) -> bytes:
+    return body + b"\r\n"
+
+
 # Bytes that mean something to a framing come often.
 _BYTES = st.lists(
     st.one_of(st.sampled_from([b"\0", b"\xc0", b"\xdb", b"\xdc", b"\xdd", b"\xaa\x55", b"\x7e", b"ab"]), st.binary(max_size=4)),
@@ -83,6 +93,7 @@ _SENTENCES = st.tuples(
     st.sampled_from([b"GPGGA", b"WIMWV", b"PGRME", b"GNRMC"]),
     st.lists(st.integers(-9999, 9999).map(lambda n: b"%d" % n), max_size=6),
 ).map(lambda pair: b",".join([pair[0], *pair[1]]))
+_TEXTS = st.text("0123456789.,;-+eE ", max_size=20).map(str.encode)
 LENGTH = {"type": "uint16", "byte_order": "big"}
 KINDS = [
     Kind("nmea", {"kind": "nmea", "max_bytes": 200}, _nmea, _SENTENCES),
@@ -92,6 +103,11 @@ KINDS = [
                     "crc_covers": "after_sync"}, _packet, _BYTES),
     Kind("fixed", {"kind": "packet", "sync": "7e", "payload_bytes": 6, "crc": CRC, "crc_covers": "packet"}, _fixed,
          _BYTES.map(lambda data: (data + bytes(6))[:6])),
+    # The data of a block have no check, so what is damaged within them comes through; a '#' among them could begin a false
+    # block once a true one is damaged.
+    Kind("block", {"kind": "block", "max_bytes": 100}, _block, _BYTES.map(lambda data: data.replace(b"#", b"")),
+         has_check=False),
+    Kind("lines", {"kind": "lines", "max_bytes": 100}, _line, _TEXTS, has_check=False),
 ]  # fmt: skip
 EXAMPLES = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -155,7 +171,7 @@ def test_garbage_before_costs_one_frame_at_most(kind: Kind, data: st.DataObject)
         framer.restore(discarding=discarding)
         frames = read(framer, [garbage, *map(kind.send, payloads)])
         assert good(frames)[-len(payloads) + 1 :] == payloads[1:]
-        assert set(good(frames)) <= set(payloads)
+        assert not kind.has_check or set(good(frames)) <= set(payloads)
 
 
 @kinds
@@ -174,6 +190,9 @@ def test_one_byte_costs_one_frame_at_most_and_is_told(kind: Kind, fault: str, da
         "flipped": bytes([byte[0] ^ (1 << data.draw(st.integers(0, 7), label="bit"))]),
     }
     frames = read(kind.framer(), [stream[:place] + becomes[fault] + stream[place + 1 :]])
+    if not kind.has_check:
+        assert any(is_subsequence(payloads[:at] + payloads[at + 1 :], good(frames)) for at in range(len(payloads)))
+        return
     assert is_subsequence(good(frames), payloads)
     lost = len(payloads) - len(good(frames))
     assert lost <= 1
@@ -221,7 +240,7 @@ def test_memory_is_bounded_whatever_comes(kind: Kind) -> None:
 def test_a_sender_that_goes_on_for_ever_without_an_end_is_told(kind: Kind) -> None:
     framer = kind.framer()
     reasons = {reason for _ in range(100) for reason in told(framer.feed(b"x" * 70))}
-    assert reasons == ({"bad_frame"} if kind.spec["kind"] == "packet" else {"too_long"})
+    assert reasons == ({"bad_frame"} if kind.spec["kind"] in {"packet", "block"} else {"too_long"})
 
 
 @pytest.mark.parametrize(
@@ -275,6 +294,11 @@ def test_two_sentences_whose_line_end_was_lost_both_count() -> None:
         ("slip", b"a\xdb\xc0", "bad_frame", "ESC before nothing"),
         ("packet", b"\xaa\x55\x00\x65", "bad_frame", "found a length of 101; expected 0 to 100; if every packet says so"),
         ("packet", b"\xaa\x55\0\0abcd", "bad_checksum", "found a CRC of 61 62 63 64; expected ff 12 d9 41 over its 2 bytes"),
+        ("block", b"#3101", "bad_frame", "block: found a length of 101; expected 100 at most; if every block says so, raise"),
+        ("block", b"#0abc", "bad_frame", "found #0, a block of unknown length; expected a definite one, such as #3100; set the"),
+        ("block", b"#Habc", "bad_frame", "found # and 48; expected # and a digit from 1 to 9"),
+        ("block", b"#2x5", "bad_frame", "found a length of 78 35; expected 2 digits"),
+        ("block", b"#13abcd", "bad_frame", "found 64 behind 6 bytes; expected its terminator 0a; if every block says so, correct"),
         ("packet", b"x", "bad_frame", "packet: found the byte 78; expected the sync bytes aa 55; a rare one is"),
     ],
 )  # fmt: skip
@@ -303,6 +327,12 @@ def test_a_long_packet_in_small_chunks_costs_what_its_length_costs() -> None:
     finally:
         tracemalloc.stop()
     assert framer.feed(packet[at + 1000 :] + packet) == [body, body]
+
+
+@pytest.mark.parametrize(("terminator", "end"), [("lf", b"\n"), ("crlf", b"\r\n"), ("cr", b"\r"), ("none", b"")])
+def test_what_may_follow_a_block(terminator: str, end: bytes) -> None:
+    framer = make_framing(FRAMING.validate_python({"kind": "block", "terminator": terminator}), "latin-1")
+    assert framer.feed(b"#15\r\n\0#1" + end + b"#9000000003abc" + end + b"#10" + end) == [b"\r\n\0#1", b"abc", b""]
 
 
 def test_a_length_beyond_the_limit_is_not_waited_for() -> None:
@@ -376,3 +406,23 @@ def test_known_cobs_frames() -> None:
         (b"\xff" + long + b"\x01\x01", long + b"\0"), (b"\xff" + long + b"\x02\xff", long + b"\xff"),
     ]:  # fmt: skip
         assert framer.feed(stuffed + b"\0") == [data]
+
+
+@kinds
+def test_what_is_passed_over_at_the_start_is_known(kind: Kind) -> None:
+    one = kind.send({"nmea": b"GPGGA,1,2"}.get(kind.name, b"abcdef"))
+    framer = kind.framer()
+    for first, passed_over in ((one[3:], True), (b"", False)):
+        framer.restore(discarding=True)
+        assert not framer.passed_over
+        for at in range(len(first)):
+            framer.feed(first[at : at + 1])
+        framer.feed(one)
+        if kind.name in {"lines", "nmea"} and not first:  # that it was whole nobody can know
+            passed_over = True  # noqa: PLW2901
+        assert framer.passed_over == passed_over
+        framer.feed(one)
+        assert framer.passed_over == passed_over
+    framer.restore(discarding=False)
+    framer.feed(one[3:] + one)
+    assert not framer.passed_over

@@ -17,7 +17,7 @@ from edge_runtime.spec.binding import JsonDecode, StructDecode, TimeField
 from edge_runtime.spec.crc import Crc, crc_function
 from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.reading import Reading
-from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, RESTARTED, STUCK
+from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, RATE_OFF, RESTARTED, STUCK
 from tests.rig import tiny
 
 NS = 10**9
@@ -372,6 +372,17 @@ def test_what_is_odd_about_times_is_counted_by_stream():
     line.feed(data + rows([6.0], start=1101) + rows([7.0], start=90_000) + rows([8.0], start=101), 1102 * NS)
     assert line.oddities == {"": {"duplicate": 1, "time_back": 1, "gap": 1, "too_soon": 1, "time_ahead": 1, "stale": 1}}
     assert line.ledger.adds_up(pending_samples=0, pending_answers=line.pending)
+
+
+def test_a_pace_within_the_contract_s_tolerance_is_none_of_them() -> None:
+    window = {"length": 2, "period_s": 10.0, "rate_tolerance": 0.2}
+    data = b"".join(b"%d,1,1\n" % at for at in (1000, 1012, 1020, 1033, 1040))
+    for contract, count in ((tiny.manifest(), 4), (tiny.manifest(window=window), 2)):
+        line = tiny.line(contract)
+        line.feed(data, 0)
+        line.run()
+        assert line.oddities == {"": {"rate_off": count}}
+        assert sum(bool(one.flags & RATE_OFF) for one in line.take_answers()) == count
 
 
 @pytest.mark.parametrize(("when_bad", "counted"), [("arrival", {"": {"time_of_arrival": 2}}), ("refuse", {})])

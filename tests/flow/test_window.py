@@ -22,6 +22,7 @@ class Rule(WindowRule):
         self.length, self.hop, self.width = length, hop, 2
         self.limits = tuple((column, limit, "ab"[column]) for column, limit in limits)
         self.remembered, self.has_hold, self.states = max(length, REMEMBERED), False, ()
+        self.watch = None
         self.period_ns = round(period_s * NS) if period_s else None
         period = self.period_ns or 0
         self.step_min_ns, self.step_max_ns = period // 2, period * 3 // 2

@@ -1,6 +1,6 @@
 """A link to no broker: what is published stays on its way until a test confirms it; for one thread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
 
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
@@ -21,6 +21,7 @@ class FakeLink:
         self.room = room
         self.published: list[tuple[str, bytes, Sent]] = []
         self.acknowledged: list[int] = []
+        self.kept: list[dict[str, bytes]] = []
         self._max_bytes = max_bytes
         self._inboxes: list[Inbox] = []
         self._packet_id = 0
@@ -92,6 +93,15 @@ class FakeLink:
 
     def announce(self, make: Callable[[], bytes]) -> None:
         """Nobody listens."""
+
+    def keep(self, messages: Mapping[str, bytes]) -> None:
+        """Note it."""
+        self.kept.append(dict(messages))
+
+    @property
+    def has_kept(self) -> bool:
+        """As long as there is a connection."""
+        return self.is_up
 
     def status(self) -> str:
         """One plain sentence."""

@@ -26,6 +26,14 @@ class TcpDevice:
     def accept(self) -> None:
         """Wait for the runtime to connect."""
         self._peer, _ = self._listener.accept()
+        self._peer.settimeout(PATIENCE_S)
+
+    def read(self, size: int = 4096) -> bytes:
+        """What the runtime sent, up to ``size`` bytes; waits for at least one. Raises TimeoutError."""
+        if self._peer is None:
+            msg = "nobody is connected"
+            raise RuntimeError(msg)
+        return self._peer.recv(size)
 
     def write(self, data: bytes) -> None:
         """Send all of ``data`` to whoever is connected."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_runtime.flow.capture import Choose
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
@@ -102,6 +103,7 @@ def line(
     channels: Mapping[str, ChannelBinding] = CHANNELS,
     sizes: tuple[int, ...] | None = None,
     max_age_ns: int | None = None,
+    choose: Choose | None = None,
 ) -> Line:
     """A whole line from bytes to answers."""
     one = model(contract, run)
@@ -114,4 +116,5 @@ def line(
         batch_sizes=sizes,
         when_bad_time="refuse" if decode.time is None else decode.time.when_bad,
         max_age_ns=max_age_ns,
+        choose=choose,
     )

@@ -34,31 +34,49 @@ sink = [{ kind = "stdout" }]
 """
 
 
+# The same, for bindings whose channels have topics: the last line of each says what its source is.
+BROKER_HEAD = HEAD.replace("[[line]]", '[broker]\nhost = "127.0.0.1"\n[[line]]').replace(
+    'source = { kind = "stdin" }\n', ""
+)
+
+
+class Payload(NamedTuple):
+    """One payload, as the document shows it."""
+
+    kind: str
+    topic: str
+    text: str
+
+
 class Example(NamedTuple):
-    """One payload under one binding, and the lines the document says come of it."""
+    """One payload under one binding, or several behind each other, and the lines the document says come of them."""
 
     title: str
     binding: str
-    kind: str
-    topic: str
-    payload: str
+    payloads: tuple[Payload, ...]
     says: str
     span: tuple[int, int]
+
+    @property
+    def topic(self) -> str:
+        return self.payloads[0].topic
 
 
 def examples(text: str) -> Iterator[Example]:
     binding = ""
-    blocks = list(BLOCK.finditer(text))
-    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+    payloads: tuple[Payload, ...] = ()
+    for block in BLOCK.finditer(text):
         if block["kind"] == "toml":
+            assert not payloads
             binding = block["text"]
-        if block["kind"] in PAYLOADS:
-            assert after is not None
-            assert after["kind"] == "console"
+        elif block["kind"] in PAYLOADS:
+            payloads += (Payload(block["kind"], block["topic"], block["text"]),)
+        elif block["kind"] == "console":
+            assert payloads
             title = text[: block.start()].rpartition("\n## ")[2].partition("\n")[0]
-            yield Example(
-                title, binding, block["kind"], block["topic"], block["text"], after["text"], after.span("text")
-            )
+            yield Example(title, binding, payloads, block["text"], block.span("text"))
+            payloads = ()
+    assert not payloads
 
 
 def write_bundle(folder: Path, names: list[str]) -> None:
@@ -74,38 +92,26 @@ def write_bundle(folder: Path, names: list[str]) -> None:
     write_directory(files, folder / "bundle")
 
 
-def head(example: Example) -> str:
-    """What stands above a binding; one that names its own source is of the broker."""
-    if "[line.source]" not in example.binding:
-        return HEAD
-    return HEAD.replace('source = { kind = "stdin" }\n', "").replace(
-        "[[line]]", 'broker = { host = "broker" }\n[[line]]'
-    )
-
-
-def hexed(text: str) -> str:
-    """Messages in hexadecimal, a line each, behind their topics where they have any."""
-    messages = [""]
-    for line in text.split("\n"):
-        if "/" in line:
-            messages.append(f"{line} ")
-        else:
-            messages[-1] += line
-    return "".join(f"{one}\n" for one in messages if one)
+def capture(payload: Payload, second: int) -> str:
+    """The payload as captured, each ten seconds after the one before."""
+    text = payload.text.removesuffix("\n")
+    message = {
+        "tst": f"2026-11-30T20:36:{10 * second:02d}.000000Z+0000", "topic": payload.topic, "qos": 0, "retain": 0,
+        "payloadlen": len(text.encode()), "payload": text or None,
+    }  # fmt: skip
+    if payload.kind == "hex":
+        return f"{payload.topic} {''.join(text.split())}".strip()
+    return json.dumps(message)
 
 
 def said(example: Example, folder: Path) -> tuple[int, str]:
     """Run `bind` on one example: its exit code, and its text without head and sum."""
-    config = parse_toml((head(example) + example.binding).encode(), "device.toml")
+    head = BROKER_HEAD if "topic = " in example.binding or "[line.source]" in example.binding else HEAD
+    config = parse_toml((head + example.binding).encode(), "device.toml")
     write_bundle(folder, list(config["line"][0]["channels"]))
-    (folder / "device.toml").write_text(head(example) + example.binding)
-    payload = example.payload.removesuffix("\n")
-    message = {
-        "tst": "2026-11-30T20:36:59.000000Z+0000", "topic": example.topic, "qos": 0, "retain": 0,
-        "payloadlen": len(payload.encode()), "payload": payload or None,
-    }  # fmt: skip
-    captured = hexed(payload) if example.kind == "hex" else json.dumps(message)
-    (folder / "captured").write_text(captured)
+    (folder / "device.toml").write_text(head + example.binding)
+    captured = [capture(payload, second) for second, payload in enumerate(example.payloads)]
+    (folder / "captured").write_text("\n".join(captured))
     arguments = ["--config", str(folder / "device.toml"), str(folder / "captured")]
     out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     with patch.object(sys, "stdout", out), contextlib.redirect_stderr(err):
@@ -123,7 +129,7 @@ EXAMPLES = list(examples(TEXT))
 def test_bind_says_what_the_document_says(example: Example, tmp_path: Path) -> None:
     code, text = said(example, tmp_path)
     assert text == example.says
-    assert code == (65 if "refused" in text or "accepted" not in text else 0)
+    assert code == (0 if "accepted" in text and "refused" not in text else 65)
 
 
 def of(title: str) -> str:
@@ -134,7 +140,7 @@ def of(title: str) -> str:
 
 def test_every_preset_is_there() -> None:
     for title in ("Zigbee2MQTT", "Tasmota", "The Things Stack", "ChirpStack", "Shelly", "SenML", "A plain number", "rtl_433",
-                  "Numbers as text", "Victron", "Sparkplug B"):  # fmt: skip
+                  "Numbers as text", "Victron", "SCPI", "Modbus", "Balances", "Sparkplug B"):  # fmt: skip
         assert "accepted" in of(title)
 
 
@@ -144,7 +150,7 @@ def test_the_whole_file_loads_and_takes_the_capture_of_its_topic(tmp_path: Path)
     (tmp_path / "device.toml").write_text(whole.replace("bundles/dewpoint", str(ROOT / "bundles" / "dewpoint")))
     [topic] = load_config(tmp_path / "device.toml").config.line[0].source.topics
     first = next(one for one in EXAMPLES if one.topic == topic)
-    (tmp_path / "captured").write_text("".join(first.payload.splitlines()))
+    (tmp_path / "captured").write_text("".join(first.payloads[0].text.splitlines()))
     assert (
         bind.main(
             parser().parse_args(
@@ -159,7 +165,8 @@ def test_no_block_stands_aside() -> None:
     kinds_found = [block["kind"] for block in BLOCK.finditer(TEXT)]
     assert kinds_found.count("sh") == 1  # it needs a broker
     assert set(kinds_found) == {"sh", "toml", "console", *PAYLOADS}
-    assert len(EXAMPLES) == sum(kind in PAYLOADS for kind in kinds_found) == kinds_found.count("console")
+    assert len(EXAMPLES) == kinds_found.count("console")
+    assert sum(len(one.payloads) for one in EXAMPLES) == sum(kind in PAYLOADS for kind in kinds_found)
     [command] = re.findall(r"^edge-runtime (.*)$", TEXT, flags=re.MULTILINE)
     assert parser().parse_args(command.split()).dry_run
 
@@ -177,6 +184,12 @@ def test_the_traps_are_refused_and_told() -> None:
     assert "refused, no_match" in of("A plain number")
     assert "refused, type_changed" in of("Numbers as text")
     assert "refused, missing: channel battery_voltage" in of("Victron")
+    assert "refused, overload" in of("SCPI")
+    assert "refused, not_ready" in of("SCPI")
+    assert "refused, beyond_physical" in of("Modbus")
+    assert "refused, missing: channel air_temperature" in of("Modbus")
+    for reason in ("unstable", "other_unit", "unverified"):
+        assert f"refused, {reason}" in of("Balances")
     assert "refused, no_birth" in of("Sparkplug B")
     assert "refused, bad_quality" in of("Sparkplug B")
     assert "no sample" in of("Victron")

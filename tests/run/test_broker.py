@@ -40,6 +40,29 @@ def test_the_device_s_name_is_the_host_s_unless_given(monkeypatch):
     assert device_name(BrokerConfig(host="b", device="d")) == "d"
 
 
+@pytest.mark.parametrize("name", ["$SYS", "a/b", "a+", "#", "", "{x}", "a\\u007f"])
+def test_a_device_name_is_one_level_of_a_topic(tmp_path, name):
+    device(tmp_path, 1)
+    file = tmp_path / "device.toml"
+    file.write_text(file.read_text().replace('device = "pump-7"', f'device = "{name}"'))
+    with pytest.raises(ConfigurationError, match=r"broker.device|no such variable"):
+        load_config(file)
+
+
+def test_a_host_s_name_is_made_one_level_of_a_topic(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "$SYS")
+    assert device_name(BrokerConfig(host="b")) == "-SYS"
+
+
+def test_two_sinks_of_one_topic_are_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="topic 'out', where line dew, sink one writes too"):
+        open_link(
+            loaded(tmp_path, sink=', name = "one", topic = "out" }, { kind = "mqtt", name = "two", topic = "out"'),
+            tmp_path,
+            "r",
+        )
+
+
 def test_topics_are_filled_in(tmp_path):
     found = loaded(tmp_path, source="", sink=', topic = "{device}/{line}/out"')
     line = with_topics(found.config.line[0], found.config.broker)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from argparse import Namespace
 from pathlib import Path
 
@@ -82,8 +83,10 @@ MISTAKES = {
     ),
     "unknown key, none near": (
         ("schema =", "zzz = 1\nschema ="),
-        "device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, signature, probe_s, broker, line; "
-        + SEE,
+        (
+            "device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, variables, signature,"
+            f" probe_s, broker, line; {SEE}"
+        ),
     ),
     "unknown key in a channel": (
         ("unit =", "units ="),
@@ -129,12 +132,12 @@ MISTAKES = {
         ('format = "csv"', 'format = "xml"'),
         (
             "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', "
-            f"'senml+json', 'senml+cbor', 'sparkplug'; {SEE}"
+            f"'scpi', 'modbus', 'senml+json', 'senml+cbor', 'sparkplug'; {SEE}"
         ),
     ),
     "wrong framing": (
         ("[line.decode]", '[line.framing]\nkind = "line"\n[line.decode]'),
-        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet'; {SEE}",
+        f"device.toml, line[0].framing: found kind 'line'; expected one of 'lines', 'nmea', 'cobs', 'slip', 'packet', 'block'; {SEE}",  # noqa: E501
     ),
     "a key of another framing": (
         ("[line.decode]", "[line.framing]\nlineend = 'lf'\n[line.decode]"),
@@ -515,7 +518,7 @@ def test_without_a_home_the_state_folder_must_be_named(path: Path, monkeypatch: 
 
 
 def test_config_show_prints_every_default(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(Namespace(config=str(path))) == 0
+    assert main(Namespace(config=str(path), resolved=False, command="config show")) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["bundles"] == {"frost": str(path.parent / "bundles" / "frost")}
     assert shown["config"]["schema"] == "edge-runtime/device/1"
@@ -523,3 +526,150 @@ def test_config_show_prints_every_default(path: Path, capsys: pytest.CaptureFixt
     assert line["source"]["parity"] == "none"
     assert line["journal"]["sync_s"] == 5.0
     assert line["decode"]["separator"] == ","
+
+
+def drop_in(path: Path, name: str, text: str) -> None:
+    folder = path.with_name("device.toml.d")
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+
+
+SITE = """
+variables = { site = "north" }
+state_dir = "state-{site}"
+[[line]]
+name = "frost"
+source = { port = "/dev/ttyS1" }
+[[line]]
+name = "second"
+bundle = "bundles/{site}"
+source = { kind = "replay", path = "a\\u007f.csv" }
+decode = { format = "json", time = { field = "t", format = "iso8601", not_before = 2020-01-01 } }
+channels = { "a.b" = { field = "t", unit = "Cel" } }
+sink = [{ kind = "stdout" }]
+[[line]]
+name = "third"
+bundle = "b"
+decode = { format = "struct", byte_order = "big", fields = [{ name = "a", type = "int8" }, { type = "int8" }] }
+framing = { kind = "slip" }
+source = { kind = "serial", port = "socket://user:hush@10.0.0.5:9" }
+channels = { a = { field = "a" } }
+sink = [{ kind = "stdout" }]
+"""
+
+
+def show(path: Path, capsys: pytest.CaptureFixture[str], **more: object) -> str:
+    assert main(Namespace(**({"config": str(path), "resolved": True, "command": "config show"} | more))) == 0
+    return capsys.readouterr().out
+
+
+def test_a_drop_in_lies_over_the_device_file(path: Path) -> None:
+    drop_in(path, "20-site.toml", SITE)
+    drop_in(path, "10-before.toml", 'state_dir = "early"')
+    drop_in(path, ".hidden.toml", "no TOML at all")
+    drop_in(path, "README", "neither")
+    loaded = load_config(path)
+    assert [one.name for one in loaded.config.line] == ["frost", "second", "third"]
+    assert loaded.config.line[0].source.model_dump()["port"] == "/dev/ttyS1"
+    assert loaded.config.line[0].source.model_dump()["baud"] == 9600
+    assert loaded.config.state_dir == "state-north"
+    assert loaded.resolve(loaded.config.line[1].bundle) == path.parent / "bundles" / "north"
+    assert loaded.drop_ins == ("device.toml.d/10-before.toml", "device.toml.d/20-site.toml")
+
+
+def test_the_digest_is_of_every_file(path: Path) -> None:
+    plain = load_config(path).digest
+    drop_in(path, "a.toml", "")
+    first = load_config(path).digest
+    drop_in(path, "a.toml", "# other")
+    assert len({plain, first, load_config(path).digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[broker]\nhosts = 1", "device.toml.d/a.toml, broker.hosts: found an unknown key; expected host"),
+        ('[[line]]\nname = "frost"\nsource = { baud = "x" }', "device.toml.d/a.toml, line[0].source.baud: found 'x'"),
+        ('[[line]]\nname = "other"', "device.toml.d/a.toml, line[1]."),
+        ("a = ", "device.toml.d/a.toml, its end: found invalid value"),
+        ('state_dir = "{x}"', "device.toml with device.toml.d, state_dir: found {x}"),
+    ],
+)
+def test_a_mistake_is_told_of_the_file_that_wrote_it(path: Path, text: str, says: str) -> None:
+    drop_in(path, "a.toml", text)
+    said = refusal(path)
+    assert said.startswith(says), said
+
+
+def test_several_mistakes_are_each_told_of_their_own_file(path: Path) -> None:
+    drop_in(path, "a.toml", "[broker]\nhosts = 1")
+    path.write_text(GOOD.replace("baud =", "bauds ="))
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(path)
+    subjects = sorted(
+        one.subject.removeprefix(f"{path.parent}{os.sep}") for one in (caught.value, *caught.value.others)
+    )
+    assert subjects == ["device.toml, line[0].source.bauds", "device.toml.d/a.toml, broker.hosts"]
+
+
+def test_a_mistake_of_the_device_file_stays_its_own(path: Path) -> None:
+    drop_in(path, "a.toml", 'profile = "x"')
+    path.write_text(GOOD.replace("baud =", "bauds ="))
+    assert refusal(path).startswith("device.toml, line[0].source.bauds: found an unknown key")
+
+
+def test_a_drop_in_folder_that_is_none(path: Path) -> None:
+    path.with_name("device.toml.d").write_text("")
+    assert "device.toml.d: found Not a directory" in refusal(path)
+
+
+def test_drop_ins_are_bounded(path: Path) -> None:
+    for number in range(65):
+        drop_in(path, f"{number}.toml", "")
+    assert "found 65 files; expected at most 64" in refusal(path)
+
+
+def test_the_resolved_file_is_one_that_says_the_same(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drop_in(path, "20-site.toml", SITE.replace("user:hush@", ""))
+    text = show(path, capsys)
+    again = path.with_name("again.toml")
+    again.write_text(text)
+    assert load_config(again).config == load_config(path).config
+    lines = text.splitlines()
+    assert 'state_dir = "state-north"  # device.toml.d/20-site.toml' in lines
+    assert 'port = "/dev/ttyS1"  # device.toml.d/20-site.toml' in lines
+    assert "baud = 9600  # device.toml" in lines
+    assert "# stopbits = 1  # default" in lines
+    assert '[line.channels."a.b"]  # device.toml.d/20-site.toml' in lines
+    assert "[[line.decode.fields]]  # device.toml.d/20-site.toml" in lines
+    assert any(line.startswith("# journal = { enabled = ") for line in lines)
+
+
+def test_a_secret_in_a_url_is_not_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drop_in(path, "20-site.toml", SITE)
+    text = show(path, capsys)
+    assert "hush" not in text
+    assert 'port = "socket://***@10.0.0.5:9"' in text
+
+
+def test_config_check_says_that_it_is_right(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drop_in(path, "20-site.toml", SITE)
+    said = show(path, capsys, command="config check")
+    assert said == (
+        f"{path} with device.toml.d/20-site.toml: right, with line frost, second, third;"
+        " `edge-runtime doctor` looks at what it names\n"
+    )
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/device_toml.md").read_text()
+BLOCKS = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(BLOCKS.index(block)))
+def test_every_file_of_the_documentation_says_the_same_once_resolved(
+    block: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(block)
+    again = path.with_name("again.toml")
+    again.write_text(show(path, capsys))
+    assert load_config(again).config == load_config(path).config

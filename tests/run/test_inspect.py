@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,3 +140,24 @@ def test_neither_imports_onnxruntime(command: str) -> None:
         "sys.exit(code or any(name in sys.modules for name in ('onnxruntime', 'onnx', 'serial', 'paho')))"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_inspect_tells_what_is_watched(tmp_path: Path) -> None:
+    def watch(raw: dict[str, Any]) -> None:
+        raw["must_understand"] = ["plausibility"]
+        raw["plausibility"] = {
+            "step": {"limits": {"wind_speed": 0.002}},
+            "shifted": {"samples": 24, "means": {"wind_speed": {"mean": 3.0, "std": 1.0}}},
+            "drifted": {"samples": 500, "bins": {"wind_speed": {"edges": [2.0], "shares": [0.4, 0.6]}}},
+            "constant": {"after": 9},
+        }
+
+    assert "against training" not in _run("inspect", str(FROST)).stdout
+    done = _run("inspect", str(write_with_manifest(FROST, tmp_path / "b", watch)))
+    assert (
+        "flagged against training, never refused\n"
+        "  step      a change in a second of more than: wind_speed 0.002 m/s\n"
+        "  shifted   CUSUM of means of 24 samples, k 0.5, h 8: wind_speed\n"
+        "  drifted   PSI of 500 samples above 0.25: wind_speed\n"
+        "  constant  one answer to 9 different inputs in a row\n"
+    ) in done.stdout

@@ -15,6 +15,7 @@ from edge_runtime.run.serve import Service
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
+from edge_runtime.sources.port import Chunk
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile, Publish
@@ -133,3 +134,56 @@ def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) 
     lane.line.feed(rows[24], 0, 0)
     lane.line.run()
     assert ["clock_unsynced" in flag_names(one.flags) for one in lane.line.take_answers()] == [True, False]
+
+
+def test_silence_turns_fresh_off_and_never_ready(tmp_path: Path) -> None:
+    """Three of the contract's periods, by the monotonic clock; refused samples are no news either."""
+    lane = _lane(tmp_path)
+    now = [0]
+    lane._mono_ns = lambda: now[0]
+    service: Any = object.__new__(Service)
+    service._lanes, service._run_id, service._profile, service._tests = (lane,), "r", None, ()
+
+    def signals() -> tuple[bool, bool]:
+        health = service._health("OPERATIONAL", "every check passed", ready=True, live=True, stopped=False)
+        return health.ready, health.fresh
+
+    assert signals() == (True, False)
+    header, *rows = (ROOT / "examples/frost/station_us_units.csv").read_bytes().splitlines(keepends=True)
+    lane._feed(Chunk(header + rows[0], 0, 0, 0))
+    assert signals() == (True, True)
+    now[0] = 3 * 3600 * 10**9 - 1
+    assert signals() == (True, True)
+    now[0] += 1
+    assert signals() == (True, False)
+    lane._feed(Chunk(rows[1].replace(b",", b",x", 1), 0, 0, 0))
+    assert lane.line.ledger.rejected.total() == 1
+    assert signals() == (True, False)
+    lane._feed(Chunk(rows[2], 0, 0, 0))
+    assert signals() == (True, True)
+    lane.stop()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "counted"),
+    [
+        ([(b"92,29.5\n", True)], 1),
+        ([(b"92,2", True), (b"9.5\n", False)], 1),
+        ([(b"\r\n", True)], 0),  # the connection began between two lines: nothing was passed over
+        ([(b"9.5\n", True), (b"7.5\n", True)], 2),
+        ([(b"9", True)], 0),  # its end has not come
+    ],
+)
+def test_the_line_that_a_connection_began_in_is_counted(
+    lane: Lane, chunks: list[tuple[bytes, bool]], counted: int
+) -> None:
+    for data, fresh in chunks:
+        lane._feed(Chunk(data, 0, 0, len(data), 0, fresh))
+    assert lane.line.ledger.samples_dropped["joined_midway"] == counted == lane.line.ledger.received
+    lane._feed(Chunk(b"\n", 0, 0, 1))
+    assert lane.health().ledger.adds_up
+
+
+def test_lost_bytes_cost_a_line_that_is_counted_too(lane: Lane) -> None:
+    lane._feed(Chunk(b"9.5\n", 0, 0, 4, lost_before=100))
+    assert lane.line.ledger.samples_dropped["joined_midway"] == 1

@@ -131,3 +131,44 @@ def test_sigterm_in_the_middle_sums_up_what_was_done(config: Path, tmp_path: Pat
     assert started.returncode == 143
     assert (len(answers), rest) == (7, b"")
     assert told.decode().splitlines()[-1] == "samples: 30 received = 30 accepted; answers: 7 due = 7 published"
+
+
+def test_captured_messages_bring_their_topics(tmp_path: Path) -> None:
+    """`bind` and `replay` of one capture come to the same samples."""
+    held = {"when_absent": "last", "max_age_s": 60, "field": "v"}
+    channels = {
+        "air_temperature": {"field": "v", "unit": "Cel", "topic": "{device}/t"},
+        "relative_humidity": held | {"unit": "%", "topic": "{device}/rh"},
+        "station_pressure": held | {"unit": "hPa", "topic": "{device}/p"},
+    }
+    bound = "\n".join(
+        f"[line.channels.{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in one.items())
+        for name, one in channels.items()
+    )
+    (tmp_path / "device.toml").write_text(
+        'schema = "edge-runtime/device/1"\nbroker = { host = "127.0.0.1", device = "attic" }\n[[line]]\nname = "d"\n'
+        f'bundle = "{ROOT}/bundles/dewpoint"\nsource = {{ kind = "mqtt", topics = ["attic/+"] }}\n'
+        f'decode = {{ format = "json" }}\nsink = [{{ kind = "stdout" }}]\n{bound}\n'
+    )
+    messages = [
+        ("attic/rh", 50),
+        ("attic/t", 20),
+        ("attic/p", 1000),
+        ("attic/t", 21),
+        ("attic/t", 22),
+        ("attic/co2", 1),
+    ]
+    (tmp_path / "captured.jsonl").write_text("".join(
+        json.dumps({"tst": f"2026-11-30T20:36:{10 * second:02d}.000000Z+0000", "topic": topic, "qos": 1, "retain": 0,
+                    "payload": json.dumps({"v": value})}) + "\n"
+        for second, (topic, value) in enumerate(messages)
+    ))  # fmt: skip
+    arguments = (str(tmp_path / "captured.jsonl"), "--config", str(tmp_path / "device.toml"))
+    ran = run_program("replay", *arguments, home=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert [json.loads(line)["flags"] for line in ran.stdout.splitlines()] == [["held"], ["held"]]
+    assert "6 received = 2 accepted + 2 updates + 2 rejected (1 missing, 1 other_topic)" in ran.stderr
+    ran = run_program("bind", "--dry-run", *arguments, home=tmp_path)
+    assert ran.stderr.splitlines()[-1] == (
+        "6 payloads: 2 update, 1 refused (missing), 2 accepted, 1 refused (other_topic)"
+    )

@@ -136,3 +136,16 @@ def test_ledgers_that_do_not_add_up_are_said():
     health = a_health(ledger=LedgerHealth.of(ledger, pending_samples=0, pending_answers=0))
     assert "               these do not add up: report this as a bug" in list(describe(health))
     assert "  bundle       none is proven" in list(describe(health))
+
+
+def test_what_is_watched_captured_and_odd_is_told(args, tmp_path, capsys):
+    health = a_health(
+        oddities={"": {"rate_off": 3, "gap": 1}}, capture="5 samples kept. They hold measurements: x",
+        levels={"": {"a": {"cusum": 8.25, "psi": 0.31}}, "north": {"b": {"cusum": 0.0}}},
+    )  # fmt: skip
+    write_status(tmp_path / "state", health)
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "  times        1 gap, 3 rate_off\n" in out
+    assert "  watched      a: cusum 8.25, psi 0.31\n  watched      stream north, b: cusum 0\n" in out
+    assert "  capture      5 samples kept. They hold measurements: x\n" in out

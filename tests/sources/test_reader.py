@@ -101,3 +101,19 @@ def test_a_reader_that_fails_is_told():
         thread.check()
     thread.join()
     thread.join()
+
+
+def test_what_was_given_up_is_counted_beside_the_bytes():
+    queue = ChunkQueue(1 << 20)
+    queue.put_dropping(b"ab", 10, 0, fresh=True)
+    queue.take(100)
+    queue.give_up("no_answer")
+    queue.give_up("exception")
+    assert not queue.empty
+    queue.put_dropping(b"cde", 20, LATER, fresh=False)
+    queue.give_up("no_answer")
+    taken = queue.take(100)
+    assert [(chunk.data, chunk.position, chunk.lost_before, chunk.dropped) for chunk in taken] == [
+        (b"", 2, 2, "no_answer"), (b"", 2, 1, "exception"), (b"cde", 5, 0, ""),
+    ]  # fmt: skip
+    assert queue.empty

@@ -357,3 +357,58 @@ def test_an_unforeseen_failure_is_not_silent():
     with pytest.raises(InternalError, match="ZeroDivisionError"):
         line.take()
     line.stop()
+
+
+POLL = {"send": "READ?\n", "every_s": 10, "timeout_s": 1, "ask_error": "SYST:ERR?\n"}
+
+
+def given_up(rig):
+    return [(chunk.dropped, chunk.lost_before) for chunk in rig.chunks if chunk.dropped]
+
+
+def test_answers_that_are_waited_for_are_whole_and_none_is_passed_over(device, start):
+    rig = start(spec_of(device, poll=POLL))
+    for reading in (b"+1.5\n", b"+2.5\r\n"):
+        assert device.read() == b"READ?\n"
+        device.write(reading[:2])
+        device.write(reading[2:])
+        rig.until_bytes(len(rig.data) + 6)
+        device.write(b"stray")
+        rig.clock.advance(10)
+    assert rig.data == b"+1.5\r\n+2.5\r\n"
+    assert not any(chunk.fresh for chunk in rig.chunks)
+    assert not given_up(rig)
+
+
+def test_a_sample_that_did_not_come_is_counted_and_said(device, start):
+    rig = start(spec_of(device, poll=POLL))
+    assert device.read() == b"READ?\n"
+    rig.clock.advance(1)
+    assert device.read() == b"SYST:ERR?\n"
+    device.write(b'-410,"Query INTERRUPTED"\n')
+    rig.until_said("; the last sample that did not come, at 2025-10-09T08:53:21Z: no answer to 'READ?' within 1 s; "
+                   "'SYST:ERR?' says '-410,\"Query INTERRUPTED\"'")  # fmt: skip
+    rig.chunks += rig.line.take()
+    assert given_up(rig) == [("no_answer", 1)]
+    assert not rig.line.waiting
+    rig.clock.advance(10)
+    assert device.read() == b"READ?\n"
+    device.unplug()
+    rig.until_said("no such device")
+    rig.chunks += rig.line.take()
+    assert given_up(rig) == [("no_answer", 1)] * 2
+
+
+def test_a_question_over_tcp(start):
+    with TcpDevice() as device:
+        rig = start(SerialSource(port=device.url, identify={"expect": "SCOPE"}, poll={**POLL, "send": "CURV?\n"}))
+        device.accept()
+        assert device.read() == b"*IDN?\n"
+        device.write(b"ACME,SCOPE,1\n")
+        assert device.read() == b"CURV?\n"
+        curve = b"#6200000" + bytes(range(250)) * 800
+        device.write(curve + b"\n")
+        rig.until_bytes(len(curve) + 1)
+        assert rig.data == curve + b"\n"
+        assert max(len(chunk.data) for chunk in rig.chunks) == 65_536
+        rig.line.stop()

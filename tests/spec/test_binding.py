@@ -104,3 +104,23 @@ def test_a_binding_cannot_be_changed() -> None:
     binding = ChannelBinding(field="t")
     with pytest.raises(ValidationError):
         binding.field = "u"  # type: ignore[misc]
+
+
+LAST = {"when_absent": "last", "max_age_s": 5}
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"when_absent": "last"}, "belong together"),
+        ({"max_age_s": 5}, "belong together"),
+        (LAST | {"max_age_s": 0}, "greater than 0"),
+        (LAST | {"read": "list"}, "a single value"),
+        (LAST | {"unit": "g", "unit_field": "u"}, "names no unit"),
+        ({"topic": "a/#"}, "'#'"),
+        ({"topic": "$share/a/b"}, "shared"),
+    ],
+)
+def test_a_value_is_held_for_a_time_or_not_at_all(keys: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        ChannelBinding.model_validate({"field": "v"} | keys)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from edge_runtime.spec.crc import CATALOGUE, CHECK_INPUT, Crc, CrcName, Parameters, crc_function
+from edge_runtime.spec.crc import CATALOGUE, CHECK_INPUT, SUMS, Crc, CrcName, Parameters, SumName, crc_function
 
 MODBUS: dict[str, Any] = {
     "width": 16, "poly": 0x8005, "init": 0xFFFF, "refin": True, "refout": True, "xorout": 0, "check": 0x4B37,
@@ -77,3 +77,38 @@ def test_parameters_spelled_out_are_the_named_ones() -> None:
 def test_a_wrong_set_is_refused(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         Crc(**MODBUS | changes)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_each_sum_gives_its_check_value(name: SumName) -> None:
+    order = None if SUMS[name][0] == 8 else "big"
+    sum_ = Crc(name=name, byte_order=order)
+    assert sum_.size_bytes == SUMS[name][0] // 8
+    assert sum_.function()(CHECK_INPUT) == SUMS[name][2]
+    assert sum_.function()(b"") == 0
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=600))
+def test_sums_are_what_their_definitions_say(data: bytes) -> None:
+    first = second = one = two = exclusive = 0
+    for byte in data:
+        first, exclusive = (first + byte) % 255, exclusive ^ byte
+        second = (second + first) % 255
+        one = (one + byte) & 0xFF
+        two = (two + one) & 0xFF
+    assert Crc(name="fletcher-16", byte_order="big").function()(data) == second * 256 + first
+    assert Crc(name="ubx", byte_order="little").function()(data) == two * 256 + one
+    assert Crc(name="xor-8").function()(data) == exclusive
+    assert Crc(name="sum-8").function()(data) == sum(data) % 256
+    assert Crc(name="sum-16", byte_order="big").function()(data) == sum(data) % 65536
+
+
+def test_the_checksum_of_a_packet_of_ublox() -> None:
+    # UBX-CFG-RATE poll: b5 62 06 08 00 00 0e 30, from u-blox's protocol description.
+    assert Crc(name="ubx", byte_order="little").function()(bytes.fromhex("06080000")) == 0x300E
+
+
+def test_a_sum_of_two_bytes_needs_their_order() -> None:
+    with pytest.raises(ValidationError, match="byte_order says how"):
+        Crc(name="fletcher-16")

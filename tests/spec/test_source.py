@@ -1,7 +1,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from edge_runtime.spec.source import ReplaySource, SerialSource, Source, StandardInput
+from edge_runtime.spec.source import Poll, ReplaySource, SerialSource, Source, StandardInput
 
 ANY = TypeAdapter(Source)
 
@@ -41,3 +41,10 @@ def test_kind_picks_the_variant():
 def test_refusals_name_what_is_wrong(bad, says):
     with pytest.raises(ValidationError, match=says):
         ANY.validate_python(bad)
+
+
+@pytest.mark.parametrize("keys", [{"send": ["A?\n", "B?\n"]}, {"send": "A?\n", "ask_error": "SYST:ERR?\n"}])
+def test_what_waits_for_answers_says_how_long(keys: dict) -> None:
+    with pytest.raises(ValidationError, match="need timeout_s: how long an answer is waited for"):
+        Poll.model_validate({"every_s": 1} | keys)
+    assert Poll.model_validate({"every_s": 1, "timeout_s": 1} | keys).timeout_s == 1

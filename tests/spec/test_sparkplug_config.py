@@ -66,11 +66,12 @@ def test_carried_fields_are_those_a_sample_is_taken_in_spite_of() -> None:
     assert both.decode.carry == ("historical", "quality")
 
 
-def test_last_values_have_an_age_and_belong_to_sparkplug() -> None:
+def test_last_values_have_an_age_and_are_the_decoder_s_own() -> None:
     last = {"field": "t", "when_absent": "last", "max_age_s": 5}
     assert line(channels={"t": last}).channels["t"].max_age_s == 5
-    with pytest.raises(ValidationError, match='when_absent = "last" in channel t; it belongs to decode "sparkplug"'):
-        line(channels={"t": last}, decode={"format": "json"})
+    assert not line(channels={"t": last}).joins
+    with pytest.raises(ValidationError, match="a channel with a topic"):
+        line(channels={"t": {"field": "t", "topic": "spBv1.0/plant/DDATA/a/b"}})
     for alone in ({"when_absent": "last"}, {"max_age_s": 5.0}):
         with pytest.raises(ValidationError, match="belong together"):
             ChannelBinding.model_validate({"field": "t"} | alone)

@@ -1,4 +1,4 @@
-"""Captured payloads, out of a file or a pipe, as the frames a line would have cut; it decodes none of them."""
+"""Captured payloads, out of an open file or pipe, as the frames a line would have cut; it decodes none of them."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
@@ -35,11 +35,25 @@ def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Paylo
     first = file.readline()
     if first == MAGIC:
         return _recorded(first, file, framer)
-    if _is_capture(first):
-        return (_captured(line) for line in _all(first, file) if line.strip())
+    if is_capture(first):
+        return (captured(line) for line in _all(first, file) if line.strip())
     if not is_text and _hexadecimal(first) is not None:
         return (_unhexed(line) for line in _all(first, file) if line.strip())
     return _framed(first, file, framer)
+
+
+def is_capture(line: bytes) -> bool:
+    """Whether a line is one message as ``mosquitto_sub -F '%j'`` writes it."""
+    message = _message(line)
+    return message is not None and {"topic", "qos", "payload"} <= message.keys()
+
+
+def captured(line: bytes) -> Payload:
+    """The message of such a line; a Damaged frame where it is none, or not whole."""
+    message = _message(line)
+    if message is None or "payload" not in message:
+        return _broken("a line that is no message of mosquitto_sub -F '%j'", line)
+    return _payload_of(message, line)._replace(is_retained=message.get("retain") == 1)
 
 
 def _all(first: bytes, file: BinaryIO) -> Iterable[bytes]:
@@ -71,11 +85,6 @@ def _recorded(first: bytes, file: BinaryIO, framer: Framer) -> Iterator[Payload]
     yield from map(Payload, framer.flush())
 
 
-def _is_capture(line: bytes) -> bool:
-    message = _message(line)
-    return message is not None and {"topic", "qos", "payload"} <= message.keys()
-
-
 def _message(line: bytes) -> dict[str, object] | None:
     """One JSON object; where a payload in it is no UTF-8, its bytes come as the characters of the same numbers."""
     try:
@@ -86,13 +95,6 @@ def _message(line: bytes) -> dict[str, object] | None:
         except ValueError:
             return None
     return found if type(found) is dict else None
-
-
-def _captured(line: bytes) -> Payload:
-    message = _message(line)
-    if message is None or "payload" not in message:
-        return _broken("a line that is no message of mosquitto_sub -F '%j'", line)
-    return _payload_of(message, line)._replace(is_retained=message.get("retain") == 1)
 
 
 def _payload_of(message: dict[str, object], line: bytes) -> Payload:

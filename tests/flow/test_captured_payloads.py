@@ -2,8 +2,8 @@
 
 import io
 
+from edge_runtime.flow.captured_payloads import Payload, payloads
 from edge_runtime.flow.framing import MessageFramer
-from edge_runtime.run.capture import Payload, payloads
 from edge_runtime.spec.reading import Damaged
 
 
