@@ -17,7 +17,7 @@ from tests.proof.mqtt_kills import BROKER
 from tests.rig import sparkplug_pb as pb
 from tests.rig.broker import Broker
 from tests.rig.bundles import DEWPOINT
-from tests.rig.mqtt_client import Client
+from tests.rig.mqtt_client import PATIENCE_S, Client
 from tests.rig.sparkplug_pb import metric, payload
 from tests.run.test_mqtt import Program, counts, online
 
@@ -43,7 +43,7 @@ class Node:
     """An edge node with one device, that is born again when it is asked."""
 
     def __init__(self, client: Client) -> None:
-        self.client, self.seq, self.commands = client, 0, 0
+        self.client, self.seq = client, 0
 
     def say(self, kind: str, *metrics: dict[str, object]) -> None:
         self.seq = 0 if kind == "NBIRTH" else self.seq
@@ -62,8 +62,11 @@ class Node:
                             for alias, value in enumerate(VALUES.values())))  # fmt: skip
 
     def until_asked(self) -> None:
-        self.commands += 1
-        self.client.until(lambda: len(self.client.payloads(COMMAND)) == self.commands, "a command")
+        """Send data until it is heard: a subscription may come a moment after the status."""
+        while not self.client.payloads(COMMAND):
+            self.data()
+            with contextlib.suppress(TimeoutError):
+                self.client.until(lambda: bool(self.client.payloads(COMMAND)), "a command", 2)
         [asked] = pb.parsed(self.client.payloads(COMMAND)[-1]).metrics
         assert (asked.name, asked.boolean_value) == ("Node Control/Rebirth", True)
 
@@ -81,7 +84,6 @@ def test_a_late_joiner_asks_answers_and_notices_a_loss(tmp_path: Path, protocol:
         node.birth()  # before anybody listens
         with Program(tmp_path):
             client.until(lambda: online(client), "the first status")
-            node.data()
             node.until_asked()
             node.birth()
             node.data()
@@ -99,8 +101,10 @@ def test_a_late_joiner_asks_answers_and_notices_a_loss(tmp_path: Path, protocol:
             client.until(lambda: len(client.payloads(OUT)) == 3, "a third answer")
         assert {json.loads(one)["stream"] for one in client.payloads(OUT)} == {"plant/press/roof"}
         samples = counts(tmp_path)["counts"]["samples"]
-        assert samples["rejected"] == {"no_birth": 2, "seq_gap": 1}
-        assert (samples["received"], samples["accepted"]) == (6, 3)
+        assert samples["rejected"]["seq_gap"] == 1
+        assert samples["rejected"]["no_birth"] >= 2
+        assert samples["accepted"] == 3
+        assert samples["received"] == 3 + sum(samples["rejected"].values())
 
 
 OUTGOING = """schema = "edge-runtime/device/1"
@@ -138,8 +142,8 @@ class Host(Client):
                 found.append((what, "".join(device), pb.parsed(data)))
         return found
 
-    def until_heard(self, kind: str, count: int) -> Any:
-        self.until(lambda: len(self.heard(kind)) >= count, f"{kind} {count}")
+    def until_heard(self, kind: str, count: int, patience_s: float = PATIENCE_S) -> Any:
+        self.until(lambda: len(self.heard(kind)) >= count, f"{kind} {count}", patience_s)
         return self.heard(kind)[count - 1][2]
 
     def ask(self) -> None:
@@ -160,19 +164,21 @@ def test_a_node_is_born_answers_is_born_again_and_dies(tmp_path: Path, protocol:
         with Program(tmp_path) as program:
             first = host.until_heard("NBIRTH", 1)
             assert first.seq == 0
-            host.publish("in/roof/reading", READING)
-            host.until_heard("DDATA", 1)
-            host.publish("in/roof/reading", READING)
-            host.until_heard("DDATA", 2)
-            assert [kind for kind, _, _ in host.heard()] == ["NBIRTH", "DBIRTH", "DDATA", "DDATA"]
-            assert [told.seq for _, _, told in host.heard()] == [0, 1, 2, 3]
+            while len(host.heard("DDATA")) < 3:  # the line's own connection may be there a moment later
+                host.publish("in/roof/reading", READING)
+                with contextlib.suppress(TimeoutError):
+                    host.until_heard("DDATA", len(host.heard("DDATA")) + 1, 2)
+            kinds = [kind for kind, _, _ in host.heard()]
+            assert kinds[:2] == ["NBIRTH", "DBIRTH"]
+            assert set(kinds[2:]) == {"DDATA"}
+            assert [told.seq for _, _, told in host.heard()] == list(range(len(kinds)))
             assert {device for _, device, _ in host.heard()} == {"", "dew:roof"}
             assert host.heard("DBIRTH")[0][2].metrics[0].properties.values[0].string_value == "Cel"
             assert not host.heard("DDATA")[0][2].metrics[0].is_historical
             host.ask()
             assert bd_seq(host.until_heard("NBIRTH", 2)) == bd_seq(first)
             host.until_heard("DBIRTH", 2)
-            assert _read_back(host) == 2
+            assert _read_back(host) == len(host.heard("DDATA"))
             broker.kill()
             broker.start()
             # The birth of its next connection came perhaps before this host was there: then it has to ask, as hosts do.
