@@ -50,14 +50,13 @@ class Mqtt311:
         self._client = client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=target.client_id,
-            clean_session=False,
+            clean_session=not target.lasts,
             transport="tcp" if target.websocket_path is None else "websockets",
             reconnect_on_failure=False,  # or paho would try MQTT 3.1 by itself
             manual_ack=True,
         )
         client.max_inflight_messages_set(self.max_in_flight)
         client.connect_timeout = UPGRADE_S
-        client.will_set(target.status_topic, target.will, qos=1, retain=True)
         if target.websocket_path is not None:
             scheme = "http" if target.tls is None else "https"
             origin = {"Origin": f"{scheme}://{target.host}:{target.port}"}
@@ -70,6 +69,8 @@ class Mqtt311:
     def connect(self, stream: StreamSocket) -> None:
         """Say CONNECT, over websockets after their upgrade."""
         target = self._target
+        topic, payload, retain = target.will()
+        self._client.will_set(topic, payload, qos=1, retain=retain)
         self._is_welcome = False
         self._unpacked_bytes = 0
         self._events.clear()

@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic_core import to_json
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.links.mqtt_dialect import Caller, Dialect, Target
+from edge_runtime.links.mqtt_dialect import Caller, Dialect, LastWill, Target
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.config import LoadedConfig
 from edge_runtime.spec.broker import BrokerConfig
@@ -20,6 +20,9 @@ from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.sink import MqttTopic
 from edge_runtime.spec.source import MqttSource
 from edge_runtime.spec.topic import filled, matches
+
+if TYPE_CHECKING:
+    from edge_runtime.sinks.sparkplug_node import EdgeNode
 
 PORTS: Final = {
     ("tcp", False): 1883,
@@ -44,6 +47,37 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
     _refuse_circles(loaded, broker)
     from edge_runtime.links.broker_link import BrokerLink  # noqa: PLC0415 -- for those who have a broker
 
+    target = _target(loaded, broker, state, run_id)
+    return BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+
+
+def open_node(loaded: LoadedConfig, state: Path, run_id: str) -> "EdgeNode | None":
+    """The edge node of a device file, on a second connection to its broker, not yet started; None where it names none.
+
+    Sparkplug wants a session that ends with its connection, and a will of its own. Raises as `open_link` does.
+    """
+    broker = loaded.config.broker
+    if broker is None or broker.sparkplug is None:
+        return None
+    from edge_runtime.flow.sparkplug import NAMESPACE  # noqa: PLC0415 -- for who has such hosts
+    from edge_runtime.links.broker_link import BrokerLink  # noqa: PLC0415
+    from edge_runtime.sinks.sparkplug_node import EdgeNode  # noqa: PLC0415
+
+    group, edge = broker.sparkplug.group, broker.sparkplug.edge or device_name(broker)
+    node = EdgeNode(group, edge, run_id, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+    target = _target(loaded, broker, state, run_id)
+    target = target._replace(
+        client_id=f"{target.client_id}sp",
+        status_topic=f"{NAMESPACE}/{group}/NDEATH/{edge}",
+        will=node.will,
+        lasts=False,
+        keeps_status=False,
+    )
+    node.attach(BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns))
+    return node
+
+
+def _target(loaded: LoadedConfig, broker: BrokerConfig, state: Path, run_id: str) -> Target:
     password = _password(loaded, broker)
     tls = None
     if broker.tls is not None:
@@ -52,7 +86,9 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         names = (broker.tls.ca, broker.tls.certificate, broker.tls.key)
         ca, certificate, key = (None if one is None else loaded.resolve(one) for one in names)
         tls = Tls(broker.tls.server_name or broker.host, ca=ca, certificate=certificate, key=key)
-    target = Target(
+    status_topic = filled(broker.status_topic, device=device_name(broker))
+    last = LastWill(status_topic, offline(run_id, "the connection was lost"), retain=True)
+    return Target(
         host=broker.host,
         port=broker.port or PORTS[broker.transport, tls is not None],
         client_id=broker.client_id or default_client_id(state),
@@ -64,11 +100,10 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         receive_maximum=broker.receive_maximum,
         max_packet_bytes=broker.max_packet_bytes,
         reconnect_max_s=broker.reconnect_max_s,
-        status_topic=filled(broker.status_topic, device=device_name(broker)),
-        will=offline(run_id, "the connection was lost"),
+        status_topic=status_topic,
+        will=lambda: last,
         websocket_path=broker.path if broker.transport == "websockets" else None,
     )
-    return BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
 
 
 def dialects(broker: BrokerConfig) -> tuple[Callable[[Target, Caller], Dialect], ...]:
@@ -155,6 +190,11 @@ def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
         for line, sink in sinks
         if sink.home_assistant
     ]
+    if broker.sparkplug is not None:
+        from edge_runtime.flow.sparkplug import NAMESPACE  # noqa: PLC0415 -- for who has such hosts
+
+        node = broker.sparkplug.edge or device_name(broker)
+        writers.append(("broker.sparkplug", f"{NAMESPACE}/{broker.sparkplug.group}/DDATA/{node}/device"))
     written: dict[str, str] = {}
     for writer, topic in writers:
         if topic == status and writer != "broker.status_topic":

@@ -9,7 +9,7 @@ import pytest
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.links.broker_link import BrokerLink
 from edge_runtime.links.mqtt5_link import Mqtt5
-from edge_runtime.links.mqtt_dialect import Target
+from edge_runtime.links.mqtt_dialect import LastWill, Target
 from edge_runtime.links.paho_link import Mqtt311
 from edge_runtime.links.tls import Tls
 from edge_runtime.run.waker import Waker
@@ -36,7 +36,8 @@ class Turning:
         target = Target(
             host="127.0.0.1", port=port, client_id=client_id, user=user,
             password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=3600, receive_maximum=20,
-            max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status", will=b"lost",
+            max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status",
+            will=lambda: LastWill("edge/t/status", b"lost", retain=True),
             websocket_path=path if self._door is None else "/mqtt",
         )  # fmt: skip
         self.link = BrokerLink(target, (self.speaks,), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
