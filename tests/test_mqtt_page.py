@@ -72,7 +72,7 @@ def _until_it_says(words: list[str], folder: Path, environment: dict[str, str], 
 
 def test_every_device_file_of_it_loads() -> None:
     blocks = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         DeviceConfig.model_validate(tomllib.loads(block))
 

@@ -30,7 +30,7 @@ def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Paylo
     A recording of `edge-runtime record`, and anything that is none of the two below, goes through ``framer``, the
     line's own; a message in it is one frame. A line of ``mosquitto_sub -F '%j'`` (or ``'%J'``) is one message. Where the
     line's payloads are not text (``is_text``), a line of hexadecimal digits, as ``mosquitto_sub -F '%x'`` writes it, is
-    one message too.
+    one message too, also behind its topic and a blank, as by ``-F '%t %x'``.
     """
     first = file.readline()
     if first in {MAGIC, MESSAGES_MAGIC}:
@@ -38,7 +38,7 @@ def payloads(file: BinaryIO, framer: Framer, *, is_text: bool) -> Iterator[Paylo
     if is_capture(first):
         return (captured(line) for line in _all(first, file) if line.strip())
     if not is_text and _hexadecimal(first) is not None:
-        return (Payload(_unhexed(line)) for line in _all(first, file) if line.strip())
+        return (_unhexed(line) for line in _all(first, file) if line.strip())
     return _framed(first, file, framer)
 
 
@@ -140,16 +140,17 @@ def _arrival(tst: object) -> int | None:
         return None
 
 
-def _hexadecimal(line: bytes) -> bytes | None:
+def _hexadecimal(line: bytes) -> Payload | None:
+    """A payload, perhaps behind its topic; a topic may have blanks, and an empty payload leaves one at the end."""
+    topic, _, digits = line.rstrip(b"\r\n").rpartition(b" ")
     try:
-        return bytes.fromhex(line.decode("ascii").strip())
+        return Payload(bytes.fromhex(digits.decode("ascii")), topic.decode())
     except ValueError:
         return None
 
 
-def _unhexed(line: bytes) -> bytes | Damaged:
-    data = _hexadecimal(line)
-    return _broken("a line that is not hexadecimal", line).frame if data is None else data
+def _unhexed(line: bytes) -> Payload:
+    return _hexadecimal(line) or _broken("a line that is not hexadecimal", line)
 
 
 def _broken(found: str, raw: bytes) -> Payload:

@@ -18,6 +18,7 @@ from edge_runtime.spec.binding import (
     NmeaDecode,
     ScpiDecode,
     SenmlDecode,
+    SparkplugDecode,
     StructDecode,
 )
 
@@ -51,4 +52,8 @@ def make_decoder(  # noqa: PLR0911 (one exit per format)
         from edge_runtime.flow.decode_senml import SenmlDecoder  # noqa: PLC0415 -- no other line needs CBOR
 
         return SenmlDecoder(decode, channels)
+    if isinstance(decode, SparkplugDecode):
+        from edge_runtime.flow.decode_sparkplug import SparkplugDecoder  # noqa: PLC0415 -- for who has such nodes
+
+        return SparkplugDecoder(decode, channels)
     return PatternDecoder(decode, channels, files or {})

@@ -6,7 +6,7 @@ from edge_runtime.spec.reading import Pack, Reading, Rejection
 
 
 class Decoder(Protocol):
-    """Reads frames of one format; only a CSV header is remembered from one frame to the next."""
+    """Reads frames of one format; only a CSV header, and births of Sparkplug, are remembered from one frame to the next."""
 
     def decode(self, frame: bytes) -> Reading | Rejection | Pack | None:
         """Read one frame without its end; ``None`` is no sample (header, comment, blank). It never raises."""

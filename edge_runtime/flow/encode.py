@@ -13,7 +13,7 @@ from edge_runtime.flow.encode_flat import check_names, influx_line, thingsboard_
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.result import Answer, flag_names
-from edge_runtime.spec.sink import Sink
+from edge_runtime.spec.sink import Sink, SparkplugDevice
 
 Encode = Callable[[Answer], bytes]
 
@@ -40,6 +40,10 @@ def make_encoder(sink: Sink, run_id: str, outputs: Sequence[Output], carry: Sequ
         ConfigurationError: a pointer of ``sink.map`` can match no answer; two parts of an answer have one flat name.
 
     """
+    if isinstance(sink, SparkplugDevice):
+        from edge_runtime.flow.encode_sparkplug import answer_line  # noqa: PLC0415 -- for who has such hosts
+
+        return answer_line
     if sink.encoding != "json":
         check_names(outputs)
         write = influx_line if sink.encoding == "influx" else thingsboard_line

@@ -65,6 +65,10 @@ class _Flight(NamedTuple):
     sent: Sent
 
 
+def _nothing() -> None:
+    """Nobody has to be told."""
+
+
 def _jitter() -> float:
     return random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries; guards nothing)
 
@@ -89,9 +93,9 @@ class BrokerLink:
         self._target = target
         self._place = f"{target.host}:{target.port}"
         self._wall_ns, self._mono_ns, self._jitter = wall_ns, mono_ns, jitter
-        self._wake: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = _nothing
         self._begun = False
-        self._out: list[bytes] = []
+        self._greet_with, self._out = _nothing, list[bytes]()
         self._speaks = deque(speaks)
         self._dialect = self._speaks[0](target, self)
         self._instead = ""
@@ -252,6 +256,10 @@ class BrokerLink:
             done = self._unacked.popleft()
             del self._by_id[done[0]]
             self._dialect.acknowledge(done[0])
+
+    def greet(self, say: Callable[[], None]) -> None:
+        """Call ``say`` at every welcome, before anybody else can publish."""
+        self._greet_with = say
 
     def announce(self, make: Callable[[], bytes]) -> None:
         """Keep what ``make`` gives retained on the status topic."""
@@ -484,6 +492,7 @@ class BrokerLink:
         self._refused_filters.clear()
         self._subscribe_ns = now
         self._announced = None
+        self._greet_with()
         self._publish_announcement()
         self._keep_all()
 
@@ -499,7 +508,8 @@ class BrokerLink:
         if self._announcement is not None and self._announced is None and self.is_up:
             try:
                 payload = self._announcement()
-                self._announced = self.publish(self._target.status_topic, payload, qos=1, retain=True)
+                topic, retain = self._target.status_topic, self._target.keeps_status
+                self._announced = self.publish(topic, payload, qos=1, retain=retain)
             except TooLarge as error:
                 self._announced = Sent()
                 self._announced.refusal = str(error)

@@ -42,19 +42,20 @@ class Mqtt5:
     def connect(self, stream: StreamSocket) -> None:  # noqa: ARG002 -- the dialect's
         """Say CONNECT."""
         target = self._target
+        last = target.will()
         self._rest = b""
         self._is_welcome = False
         will = None
-        if target.will is not None:
-            will = Will(target.status_topic, payload=target.will, qos=QoS.AT_LEAST_ONCE, retain=True)
+        if last is not None:
+            will = Will(last.topic, payload=last.payload, qos=QoS.AT_LEAST_ONCE, retain=last.retain)
         packet = ConnectPacket(
             target.client_id,
             username=target.user,
             password=target.password(),
-            clean_start=False,
+            clean_start=not target.lasts,
             will=will,
             keep_alive=target.keepalive_s,
-            session_expiry_interval=target.session_expiry_s,
+            session_expiry_interval=target.session_expiry_s if target.lasts else 0,
             receive_max=target.receive_maximum,
             max_packet_size=target.max_packet_bytes,
         )

@@ -16,11 +16,19 @@ NOBODY_LISTENS = 0x10
 NORMAL = 0x00
 
 
+class LastWill(NamedTuple):
+    """What the broker is to publish, with QoS 1, when a connection ends without a farewell."""
+
+    topic: str
+    payload: bytes
+    retain: bool
+
+
 class Target(NamedTuple):
     """Which broker, as whom, on what terms; see `spec.broker.BrokerConfig`. ``password`` is never shown or logged.
 
-    ``websocket_path`` is None where MQTT goes over TCP itself. Without a ``will`` nothing is told of us on the status
-    topic, and with ``session_expiry_s`` 0 the broker keeps nothing of us: so a second client looks on.
+    ``will`` is asked at each connection; one of none tells nothing of us. ``websocket_path`` is None where MQTT goes over TCP
+    itself. ``lasts``: the session outlives its connection. ``keeps_status``: what stands on the status topic is retained.
     """
 
     host: str
@@ -35,8 +43,10 @@ class Target(NamedTuple):
     max_packet_bytes: int
     reconnect_max_s: float
     status_topic: str
-    will: bytes | None
+    will: Callable[[], LastWill | None]
     websocket_path: str | None = None
+    lasts: bool = True
+    keeps_status: bool = True
 
 
 class Welcome(NamedTuple):

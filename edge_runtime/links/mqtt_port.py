@@ -149,6 +149,9 @@ class MqttLink(Protocol):
     def acknowledge(self, message: Message) -> None:
         """Say that a message's effect is durable; nothing where its connection is gone."""
 
+    def greet(self, say: Callable[[], None]) -> None:
+        """Call ``say`` after every connection, before anybody else can publish; to be called before ``start``."""
+
     def announce(self, make: Callable[[], bytes]) -> None:
         """Keep what ``make`` gives retained on the status topic: made and sent now, and after every connection."""
 

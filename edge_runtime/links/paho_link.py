@@ -50,15 +50,13 @@ class Mqtt311:
         self._client = client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=target.client_id,
-            clean_session=target.session_expiry_s == 0,  # no later than its end, which the version cannot say
+            clean_session=not target.lasts,
             transport="tcp" if target.websocket_path is None else "websockets",
             reconnect_on_failure=False,  # or paho would try MQTT 3.1 by itself
             manual_ack=True,
         )
         client.max_inflight_messages_set(self.max_in_flight)
         client.connect_timeout = UPGRADE_S
-        if target.will is not None:
-            client.will_set(target.status_topic, target.will, qos=1, retain=True)
         if target.websocket_path is not None:
             scheme = "http" if target.tls is None else "https"
             origin = {"Origin": f"{scheme}://{target.host}:{target.port}"}
@@ -71,6 +69,9 @@ class Mqtt311:
     def connect(self, stream: StreamSocket) -> None:
         """Say CONNECT, over websockets after their upgrade."""
         target = self._target
+        last = target.will()
+        if last is not None:
+            self._client.will_set(last.topic, last.payload, qos=1, retain=last.retain)
         self._is_welcome = False
         self._unpacked_bytes = 0
         self._events.clear()

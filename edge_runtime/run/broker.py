@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic_core import to_json
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.links.mqtt_dialect import Caller, Dialect, Target
+from edge_runtime.links.mqtt_dialect import Caller, Dialect, LastWill, Target
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.config import LoadedConfig
 from edge_runtime.spec.broker import BrokerConfig
@@ -24,6 +24,7 @@ from edge_runtime.spec.topic import filled, matches
 
 if TYPE_CHECKING:
     from edge_runtime.links.broker_link import BrokerLink
+    from edge_runtime.sinks.sparkplug_node import EdgeNode
 
 PORTS: Final = {
     ("tcp", False): 1883,
@@ -47,7 +48,8 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
         return None
     _refuse_circles(loaded, broker)
     target = _target(loaded, broker, broker.client_id or default_client_id(state))
-    return _link(broker, target._replace(will=offline(run_id, "the connection was lost")))
+    last = LastWill(target.status_topic, offline(run_id, "the connection was lost"), retain=True)
+    return _link(broker, target._replace(will=lambda: last))
 
 
 def open_onlooker(loaded: LoadedConfig, broker: BrokerConfig) -> "BrokerLink":
@@ -57,7 +59,7 @@ def open_onlooker(loaded: LoadedConfig, broker: BrokerConfig) -> "BrokerLink":
     broker makes the id of the user. Raises ConfigurationError as ``open_link`` does.
     """
     client_id = f"{broker.client_id or 'edge'}{token_hex(4 if broker.client_id else 8)}"
-    return _link(broker, _target(loaded, broker, client_id)._replace(session_expiry_s=0))
+    return _link(broker, _target(loaded, broker, client_id)._replace(lasts=False))
 
 
 def _link(broker: BrokerConfig, target: Target) -> "BrokerLink":
@@ -66,7 +68,28 @@ def _link(broker: BrokerConfig, target: Target) -> "BrokerLink":
     return BrokerLink(target, dialects(broker), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
 
 
+def open_node(loaded: LoadedConfig, state: Path, run_id: str) -> "EdgeNode | None":
+    """The edge node of a device file, on a second connection to its broker, not yet started; None where it names none.
+
+    Sparkplug wants a session that ends with its connection, and a will of its own. Raises as `open_link` does.
+    """
+    broker = loaded.config.broker
+    if broker is None or broker.sparkplug is None:
+        return None
+    from edge_runtime.flow.sparkplug import NAMESPACE  # noqa: PLC0415 -- for who has such hosts
+    from edge_runtime.sinks.sparkplug_node import EdgeNode  # noqa: PLC0415
+
+    group, edge = broker.sparkplug.group, broker.sparkplug.edge or device_name(broker)
+    node = EdgeNode(group, edge, run_id, wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+    target = _target(loaded, broker, f"{broker.client_id or default_client_id(state)}sp")._replace(
+        status_topic=f"{NAMESPACE}/{group}/NDEATH/{edge}", will=node.will, lasts=False, keeps_status=False
+    )
+    node.attach(_link(broker, target))
+    return node
+
+
 def _target(loaded: LoadedConfig, broker: BrokerConfig, client_id: str) -> Target:
+    """The broker, as ``client_id``, which leaves no will."""
     password = _password(loaded, broker)
     tls = None
     if broker.tls is not None:
@@ -88,7 +111,7 @@ def _target(loaded: LoadedConfig, broker: BrokerConfig, client_id: str) -> Targe
         max_packet_bytes=broker.max_packet_bytes,
         reconnect_max_s=broker.reconnect_max_s,
         status_topic=filled(broker.status_topic, device=device_name(broker)),
-        will=None,
+        will=lambda: None,
         websocket_path=broker.path if broker.transport == "websockets" else None,
     )
 
@@ -177,6 +200,11 @@ def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
         for line, sink in sinks
         if sink.home_assistant
     ]
+    if broker.sparkplug is not None:
+        from edge_runtime.flow.sparkplug import NAMESPACE  # noqa: PLC0415 -- for who has such hosts
+
+        node = broker.sparkplug.edge or device_name(broker)
+        writers.append(("broker.sparkplug", f"{NAMESPACE}/{broker.sparkplug.group}/DDATA/{node}/device"))
     written: dict[str, str] = {}
     for writer, topic in writers:
         if topic == status and writer != "broker.status_topic":

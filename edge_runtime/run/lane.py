@@ -10,6 +10,7 @@ from edge_runtime.device.probe import clock_synchronised
 from edge_runtime.errors import DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
 from edge_runtime.flow.line import Line, max_streams
@@ -25,6 +26,7 @@ from edge_runtime.sinks.dead_letters import DeadLetters
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source, Wake
+from edge_runtime.spec.binding import Decode, SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
 from edge_runtime.spec.reading import Rejection
@@ -33,7 +35,9 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
     from edge_runtime.run.live import Live
+    from edge_runtime.run.rebirths import Rebirths
     from edge_runtime.sinks.capture_ring import CaptureRing
+    from edge_runtime.sinks.sparkplug_node import EdgeNode
     from edge_runtime.sources.trace import Trace
     from edge_runtime.spec.capture import CaptureConfig
 
@@ -76,6 +80,7 @@ class Lane:
         event_time: bool = False,
         clock_synchronised: Callable[[], bool | None] = clock_synchronised,
         link: MqttLink | None = None,
+        node: "EdgeNode | None" = None,
         trace: "Trace | None" = None,
         source: Source | None = None,
     ) -> None:
@@ -98,6 +103,8 @@ class Lane:
         channels = manifest.channels
         bound = {channel.name: config.channels[channel.name] for channel in channels}
         contract, files = Contract(channels, bound), file_channels(channels, bound, folder)
+        decoder = make_decoder(config.decode, bound, files)
+        self._rebirths = _rebirths(config.decode, decoder, link, wall_ns=wall_ns, mono_ns=mono_ns)
         join = None
         if config.joins:
             from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
@@ -111,13 +118,18 @@ class Lane:
             framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if config.takes_messages
             else make_framing(config.framing, config.decode.encoding),
-            decoder=make_decoder(config.decode, bound, files) if join is None else None,
+            decoder=decoder if join is None else None,
             join=join,
             when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
             max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
             choose=None if self._capture is None else self._capture.choose,
         )
-        self._sinks = tuple(make_sink(spec, folder, mono_ns=mono_ns, link=link) for spec in config.sink)
+        self._sinks = tuple(
+            make_sink(
+                spec, folder, mono_ns=mono_ns, link=link, node=node, line=config.name, outputs=manifest.outputs
+            )
+            for spec in config.sink
+        )  # fmt: skip
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
         self._suppress = make_suppress(config.publish, manifest.outputs)
         self._outbox = Outbox(self._sinks)
@@ -394,13 +406,7 @@ class Lane:
         if not self.line.ledger.accepted:
             self._seen_text = printable_share(chunk.data)
         accepted = self.line.ledger.accepted
-        arrival_ns, mono_ns = chunk.time_ns, None
-        if self._ages:
-            mono_ns = chunk.mono_ns
-            arrival_ns = arrival_ns if self._brings_time else mono_ns + self._offset_ns
-        self.line.feed(chunk.data, arrival_ns, mono_ns, chunk.stream, chunk.topic)
-        if chunk.ends:
-            self.line.finish(arrival_ns, mono_ns)
+        self._hand_over(chunk)
         if self._is_joining and framing is not None and not framing.discarding:
             self._is_joining = False
             if framing.passed_over:
@@ -416,6 +422,20 @@ class Lane:
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
             self.line.framing.restore(discarding=True)
             self._is_joining = True
+
+    def _hand_over(self, chunk: Chunk) -> None:
+        data = chunk.data if self._rebirths is None else self._rebirths.framed(chunk.topic, chunk.data)
+        arrival_ns, mono_ns = chunk.time_ns, None
+        if self._ages:
+            mono_ns = chunk.mono_ns
+            arrival_ns = arrival_ns if self._brings_time else mono_ns + self._offset_ns
+        self.line.feed(data, arrival_ns, mono_ns, chunk.stream, chunk.topic)
+        if chunk.ends:
+            self.line.finish(arrival_ns, mono_ns)
+        if self._rebirths is not None:
+            self._rebirths.ask()
+            if self._rebirths.is_dark:
+                self._fresh_until_ns = 0
 
     def _collect(self, now_ns: int) -> bool:
         answers = self.line.take_answers(now_ns if self._ages else None)
@@ -587,6 +607,21 @@ def _capture(
     return open_capture(
         config, line=name, state=state, manifest=model.manifest, digest=model.digest, run_id=run_id, mono_ns=mono_ns
     )
+
+
+def _rebirths(
+    decode: Decode,
+    decoder: Decoder,
+    link: MqttLink | None,
+    *,
+    wall_ns: Callable[[], int],
+    mono_ns: Callable[[], int],
+) -> "Rebirths | None":
+    if not isinstance(decode, SparkplugDecode):
+        return None
+    from edge_runtime.run.rebirths import Rebirths  # noqa: PLC0415 -- for who has such nodes
+
+    return Rebirths(decoder, link if decode.rebirth == "ask" else None, wall_ns=wall_ns, mono_ns=mono_ns)
 
 
 def _most_first(stream: tuple[str, Mapping[str, int]]) -> int:

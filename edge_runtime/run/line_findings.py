@@ -88,7 +88,8 @@ def streams(line: LineConfig, manifest: Manifest | None) -> Finding:
     if manifest is None:
         return Finding(subject, "skipped", "not checked: needs the bundle")
     rule = WindowRule(manifest)
-    named = line.decode.stream is not None or (isinstance(line.source, MqttSource) and line.source.stream_level)
+    by_topic = isinstance(line.source, MqttSource) and line.source.stream_level is not None
+    named = by_topic or line.decode.stream is not None or line.decode.format == "sparkplug"
     most = max_streams(rule) if named else 1
     size = most * rule.stream_numbers * 8 / (1 << 20)
     return Finding(subject, "ok", f"at most {most}, in {math.ceil(size)} MiB; a further one is refused (too_many_streams)"

@@ -3,11 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.waker import Waker
+
+if TYPE_CHECKING:
+    from edge_runtime.sinks.sparkplug_node import EdgeNode
 
 TICK_NS: Final = 1_000_000_000
 SETTLE_NS: Final = 1_500_000_000
@@ -18,8 +21,8 @@ class Loop:
     """The lanes of one process and the one loop that turns them until ``stop`` is called or every source has ended.
 
     ``every_tick`` runs once a second, from the loop itself: what it tells a watchdog is that the loop turns. With a
-    ``link`` the loop turns that too, reading before the lanes and sending behind them, and without lanes it goes on
-    until ``stop``.
+    ``link`` or a ``node`` the loop turns those too, reading before the lanes and sending behind them, and without lanes it
+    goes on until ``stop``.
     """
 
     def __init__(
@@ -28,11 +31,12 @@ class Loop:
         every_tick: Callable[[], None],
         mono_ns: Callable[[], int],
         link: MqttLink | None = None,
+        node: "EdgeNode | None" = None,
     ) -> None:
         self._lanes = deque(lanes)
         self._every_tick = every_tick
         self._mono_ns = mono_ns
-        self._link = link
+        self._links = tuple(one for one in (link, node) if one is not None)
         self._wake: Waker | None = None
         self._stopping = False
 
@@ -46,15 +50,15 @@ class Loop:
         """Serve; on the way out, whatever the reason, answer and send what was taken and close every door."""
         with Waker() as wake, ExitStack() as doors:
             self._wake = wake
-            if self._link is not None:
-                doors.callback(self._link.send)
-                self._link.start(wake.set)
+            for link in self._links:
+                doors.callback(link.send)
+                link.start(wake.set)
             for lane in self._lanes:
                 doors.callback(lane.stop)
             for lane in self._lanes:
                 lane.start(wake)
             self._turn_until_done(wake)
-            if self._link is not None:
+            if self._links:
                 self._settle(wake)
 
     def _turn_until_done(self, wake: Waker) -> None:
@@ -87,17 +91,17 @@ class Loop:
 
     def _turn(self) -> bool:
         """Read, turn every lane, send: whether a lane had anything to do."""
-        if self._link is not None:
-            self._link.receive()
+        for link in self._links:
+            link.receive()
+        if self._links:
             # Who comes first takes what room a slow broker leaves for answers: each line comes first in its turn.
             self._lanes.rotate(-1)
         busy = [lane.turn() for lane in self._lanes]
-        if self._link is not None:
-            self._link.send()
+        for link in self._links:
+            link.send()
         return any(busy)
 
     def _wait(self, wake: Waker, until_ns: int) -> None:
         due = [until_ns, *(time for lane in self._lanes if (time := lane.due_ns()) is not None)]
-        links = () if self._link is None else (self._link,)
-        due += [time for link in links if (time := link.due_ns()) is not None]
-        wake.wait(max(0, min(due) - self._mono_ns()) / 1e9, links)
+        due += [time for link in self._links if (time := link.due_ns()) is not None]
+        wake.wait(max(0, min(due) - self._mono_ns()) / 1e9, self._links)

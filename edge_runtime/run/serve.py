@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from edge_runtime.errors import ConfigurationError, DeviceError, EdgeRuntimeError, TemporaryError
 from edge_runtime.flow.postprocess import UNUSABLE
 from edge_runtime.run.boot import Booted, ReadyModel, boot
-from edge_runtime.run.broker import device_name, offline, open_link, with_topics
+from edge_runtime.run.broker import device_name, offline, open_link, open_node, with_topics
 from edge_runtime.run.config import LoadedConfig, load_config, state_folder, status_folders
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.live import Live, Quarantined
@@ -36,6 +36,7 @@ from edge_runtime.status.notify import ServiceNotice
 if TYPE_CHECKING:
     from edge_runtime.links.mqtt_port import MqttLink
     from edge_runtime.run.discovery import Discovery
+    from edge_runtime.sinks.sparkplug_node import EdgeNode
     from edge_runtime.sources.trace import Trace
 
 
@@ -63,6 +64,7 @@ class Service:
         self._stop = threading.Event()
         self._loop: Loop | None = None
         self._link: MqttLink | None = None
+        self._node: EdgeNode | None = None
         self._tests: tuple[SelftestHealth, ...] = ()
         self._lives: tuple[Live, ...] = ()
         self._probe_ns = 0
@@ -75,6 +77,7 @@ class Service:
         for number in stop_signals():
             signal.signal(number, self._on_signal)
         self._link = open_link(self._loaded, self._state, self._run_id)
+        self._node = open_node(self._loaded, self._state, self._run_id)
         self._write("TESTING", "the self-test runs", ready=False)
         reports, models = self._boot()
         self._tests = tuple(SelftestHealth.of(report) for report in reports)
@@ -136,6 +139,7 @@ class Service:
                 wall_ns=time.time_ns,
                 mono_ns=time.monotonic_ns,
                 link=self._link,
+                node=self._node,
                 trace=self._trace,
             )
             for line in self._loaded.config.line
@@ -160,13 +164,16 @@ class Service:
 
     def _turn(self, lanes: Sequence[Lane], every_tick: Callable[[], None]) -> None:
         """Turn lanes and link until the sources have ended or a signal came."""
-        self._loop = Loop(lanes, every_tick, time.monotonic_ns, self._link)
+        node = self._node if lanes else None  # a node that answers nothing is not there
+        self._loop = Loop(lanes, every_tick, time.monotonic_ns, self._link, node)
         if self._stop.is_set():
             self._loop.stop()
         self._loop.run()
 
     def _stay_in_error(self, reason: str, code: int, *, exit_on_refusal: bool) -> int:
         self._notice.status(f"ERROR: {reason}")
+        if self._node is not None:
+            self._node.close()  # a host must not take a node that answers nothing for one whose values stand still
         sensors = [f"{line.name} ({line.source.kind})" for line in self._loaded.config.line if not line.ends]
         if exit_on_refusal or not sensors:
             self._write("ERROR", reason, ready=False, stopped=True)
@@ -221,6 +228,8 @@ class Service:
         troubles += [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
         if self._link is not None and self._link.trouble:
             troubles.insert(0, self._link.trouble)
+        if self._node is not None and self._node.trouble:
+            troubles.insert(0, self._node.trouble)
         return "; ".join(troubles) or "every check passed"
 
     def _write(self, state: State, reason: str, *, ready: bool, live: bool = True, stopped: bool = False) -> None:
@@ -262,6 +271,8 @@ class Service:
 
     def _part(self, reason: str) -> None:
         """Leave the broker in order, so that whoever looks there knows that nobody serves."""
+        if self._node is not None:
+            self._node.close()
         if self._link is not None:
             self._link.close(offline(self._run_id, reason))
 

@@ -121,8 +121,8 @@ class ChannelBinding(BaseModel):
     model_config = _FROZEN
 
     field: FieldName = Field(
-        description="The CSV column, the field of the pattern, or for JSON a top-level key or, beginning with '/', a"
-        " JSON Pointer (RFC 6901)."
+        description="The CSV column, the field of the pattern, the metric of Sparkplug, or for JSON a top-level key or,"
+        " beginning with '/', a JSON Pointer (RFC 6901)."
     )
     unit: str | None = Field(
         default=None,
@@ -149,14 +149,15 @@ class ChannelBinding(BaseModel):
     when_absent: Literal["refuse", "last"] = Field(
         default="refuse",
         description="Of a message that does not have the field, or is of another topic: the sample is refused, or the last"
-        " value counts, flagged held. A null is no such message: it says that there is no value.",
+        " value counts, flagged held (not of Sparkplug, which tells changes). A null is no such message: it says that there is"
+        " no value.",
     )
     max_age_s: FiniteFloat | None = Field(
         default=None,
         gt=0,
         le=1e9,
         description="Of when_absent = 'last', and required there: a sample for which the last value is more seconds old than"
-        " this is refused as stale.",
+        " this is refused as stale, of Sparkplug as missing.",
     )
     vocabulary: Vocabulary = Field(default="ucum", description="Whose spelling of units unit or unit_field follows.")
     correction: Correction | None = Field(default=None, description="This instrument's own correction.")
@@ -522,8 +523,74 @@ class SenmlDecode(BaseModel):
         return ()
 
 
+class SparkplugDecode(BaseModel):
+    """One frame is one message of Sparkplug B: births name the metrics, and data may call them by number only."""
+
+    model_config = _FROZEN
+
+    format: Literal["sparkplug"]
+    of: Literal["devices", "node"] | Annotated[tuple[FieldName, ...], Field(min_length=1, max_length=1000)] = Field(
+        default="devices",
+        description="Whose metrics the channels are: those of every device, of the devices named, or of the edge nodes"
+        " themselves. Each device, or node, is a stream of its own.",
+    )
+    timestamps: Literal["metric", "payload"] = Field(
+        default="metric",
+        description="metric: the metrics of one payload that have one time are one sample. payload: all of a payload are one"
+        " sample of the payload's time, for senders that stamp each metric as they come to it.",
+    )
+    historical: Literal["refuse", "carry"] = Field(
+        default="refuse",
+        description="What was measured earlier and is sent late: refused as historical, or taken at its own time, with"
+        " 'historical' in the answer.",
+    )
+    quality: Literal["refuse", "carry"] = Field(
+        default="refuse",
+        description="A value whose quality is not 192, good: the sample is refused as bad_quality, or it is taken, with the"
+        " lowest code of its values as 'quality' in the answer.",
+    )
+    rebirth: Literal["ask", "never"] = Field(
+        default="ask",
+        description="Where births are not known, or a message was lost: the edge node is asked to send them again, by the"
+        " command 'Node Control/Rebirth', each 30 s at most; or nothing is ever written.",
+    )
+
+    @property
+    def encoding(self) -> Encoding:
+        """Texts in Protocol Buffers are UTF-8."""
+        return "utf-8"
+
+    @property
+    def time(self) -> None:
+        """None of its own: metrics and payloads have their times."""
+        return None
+
+    @property
+    def stream(self) -> None:
+        """The topic names it."""
+        return None
+
+    @property
+    def status(self) -> None:
+        """Quality is a metric's own."""
+        return None
+
+    @property
+    def carry(self) -> tuple[FieldName, ...]:
+        """What a sample was taken in spite of."""
+        return tuple(key for key in ("historical", "quality") if getattr(self, key) == "carry")
+
+
 Decode = Annotated[
-    CsvDecode | JsonDecode | PatternDecode | StructDecode | NmeaDecode | ScpiDecode | ModbusDecode | SenmlDecode,
+    CsvDecode
+    | JsonDecode
+    | PatternDecode
+    | StructDecode
+    | NmeaDecode
+    | ScpiDecode
+    | ModbusDecode
+    | SenmlDecode
+    | SparkplugDecode,
     Field(discriminator="format"),
 ]
 """How one frame is read, chosen by ``format``."""

@@ -1,8 +1,8 @@
 """The one MQTT broker a process talks to, as written in device.toml; it holds no password, only where one stands."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from edge_runtime.spec.topic import TopicName
 
@@ -34,6 +34,21 @@ class BrokerTls(BaseModel):
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key belong together; give both or neither")
         return self
+
+
+SparkplugName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^/+#{}\x00-\x1f]+$")]
+
+
+class SparkplugNode(BaseModel):
+    """As which edge node of Sparkplug B this process answers, on a second connection to the same broker."""
+
+    model_config = _FROZEN
+
+    group: SparkplugName = Field(description="The group of nodes it belongs to.")
+    edge: SparkplugName | None = Field(
+        default=None,
+        description="The node's name, which no other in the group may have; absent: what {device} stands for.",
+    )
 
 
 class BrokerConfig(BaseModel):
@@ -113,6 +128,9 @@ class BrokerConfig(BaseModel):
         le=600,
         allow_inf_nan=False,
         description="Longest wait between two attempts to connect; what the broker refuses is tried less often.",
+    )
+    sparkplug: SparkplugNode | None = Field(
+        default=None, description="The edge node whose devices the sinks of kind sparkplug are; absent: none."
     )
     status_topic: TopicName = Field(
         default="edge/{device}/status",

@@ -1,5 +1,6 @@
 """What the integrator writes in device.toml: lines from a source through a bundle to sinks; it opens none of them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -16,18 +17,21 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, ModbusDecode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, ModbusDecode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.capture import CaptureConfig
 from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
 from edge_runtime.spec.modbus import reads_of
-from edge_runtime.spec.sink import MqttTopic, Publish, Sink
+from edge_runtime.spec.sink import MqttTopic, Publish, Sink, SparkplugDevice
 from edge_runtime.spec.source import ENDING, FolderSource, MqttSource, SerialSource, Source, StandardInput
 from edge_runtime.spec.topic import matches
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
 from edge_runtime.spec.variables import Variables
 
 SignaturePolicy: TypeAlias = Literal["required", "if_present", "off"]
+
+BIRTH_BYTES = 65_536
+"""Longest message of Sparkplug, where framing.max_bytes does not say."""
 
 CONFIG_SCHEMA: Literal["edge-runtime/device/1"] = "edge-runtime/device/1"
 
@@ -128,6 +132,13 @@ class LineConfig(BaseModel):
         return self.model_copy(update={"channels": {name: _of_a_pack(one) for name, one in self.channels.items()}})
 
     @model_validator(mode="after")
+    def _room_for_births(self) -> Self:
+        """A birth of Sparkplug tells everything of a node: some 35 bytes a metric."""
+        if not isinstance(self.decode, SparkplugDecode) or "max_bytes" in self.framing.model_fields_set:
+            return self
+        return self.model_copy(update={"framing": self.framing.model_copy(update={"max_bytes": BIRTH_BYTES})})
+
+    @model_validator(mode="after")
     def _modbus_follows_from_registers(self) -> Self:
         """Write out what decode.registers leave no choice of: what is asked, and how a round of answers is framed."""
         source = self.source
@@ -187,7 +198,7 @@ class LineConfig(BaseModel):
     @model_validator(mode="after")
     def _age_has_a_time(self) -> Self:
         """Refuse a limit that nothing would ever be held against."""
-        if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, SenmlDecode):
+        if self.max_age_s is not None and self.decode.time is None and not isinstance(self.decode, _OWN_TIMES):
             raise ValueError("max_age_s without decode.time; a sample without a time of its own is new when it arrives")
         return self
 
@@ -229,11 +240,32 @@ class LineConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _sparkplug_in_whole(self) -> Self:
+        """Refuse what would lose births, deaths or counts of Sparkplug, and what its topics say anyway."""
+        if not isinstance(self.decode, SparkplugDecode):
+            return self
+        if not isinstance(self.source, MqttSource):
+            raise ValueError('decode "sparkplug" with a source that has no topics; it belongs to kind = "mqtt"')  # noqa: TRY004
+        for topic in self.source.topics:
+            if not _ALL_OF_SPARKPLUG.fullmatch(topic):
+                raise ValueError(
+                    f'source topic {topic!r} with decode "sparkplug"; write spBv1.0/GROUP/+/NODE/# (or fewer levels before'
+                    " #): births, deaths and the count of messages stand under other topics than data"
+                )
+        if any(one.topic is not None for one in self.channels.values()):
+            raise ValueError(
+                'a channel with a topic and decode "sparkplug"; a metric has a name, and decode.of says whose'
+            )
+        if self.source.stream_level is not None:
+            raise ValueError('stream_level with decode "sparkplug"; each node, or device, is a stream by itself')
+        return self
+
+    @model_validator(mode="after")
     def _joins(self) -> Self:
         """Refuse a line that no message could complete, or whose channels could be in no message."""
         held = [name for name, one in self.channels.items() if one.when_absent == "last"]
         topics = {name: one.topic for name, one in self.channels.items() if one.topic is not None}
-        if not topics and held and self.decode.format not in {"json", "senml+json", "senml+cbor"}:
+        if not topics and held and self.decode.format not in {"json", "senml+json", "senml+cbor", "sparkplug"}:
             raise ValueError(
                 f'when_absent = "last" with decode "{self.decode.format}"; its frames have every field, so leave it out'
                 " or name the topic of each channel"
@@ -262,12 +294,14 @@ class LineConfig(BaseModel):
     @property
     def joins(self) -> bool:
         """Whether a sample may take values from several messages."""
+        if isinstance(self.decode, SparkplugDecode):
+            return False  # its decoder knows itself what was told last, and when that ends
         return any(one.when_absent == "last" or one.topic is not None for one in self.channels.values())
 
     @property
     def takes_bytes(self) -> bool:
         """Whether its frames are binary: no line end may be taken off them."""
-        return self.decode.format in {"struct", "senml+cbor", "modbus"}
+        return self.decode.format in {"struct", "senml+cbor", "modbus", "sparkplug"}
 
     @property
     def takes_messages(self) -> bool:
@@ -282,7 +316,9 @@ class LineConfig(BaseModel):
     @property
     def uses_broker(self) -> bool:
         """Whether its source or a sink of it is the broker of the file."""
-        return isinstance(self.source, MqttSource) or any(isinstance(sink, MqttTopic) for sink in self.sink)
+        return isinstance(self.source, MqttSource) or any(
+            isinstance(sink, MqttTopic | SparkplugDevice) for sink in self.sink
+        )
 
 
 class SignatureConfig(BaseModel):
@@ -349,6 +385,11 @@ class DeviceConfig(BaseModel):
         if users and self.broker is None:
             raise ValueError(f'no [broker] with host = "...", which the topics of line {users[0].name} need')
         for line in users:
+            is_device = any(isinstance(sink, SparkplugDevice) for sink in line.sink)
+            if is_device and self.broker is not None and self.broker.sparkplug is None:
+                raise ValueError(
+                    f'no sparkplug = {{ group = "..." }} in [broker], whose devices the answers of line {line.name} are'
+                )
             if self.broker is not None and isinstance(line.source, MqttSource):
                 most = self.broker.max_packet_bytes
                 if line.framing.max_bytes > most:
@@ -356,6 +397,10 @@ class DeviceConfig(BaseModel):
                         f"framing.max_bytes of line {line.name} above broker.max_packet_bytes, {most}; lower it"
                     )
         return self
+
+
+_OWN_TIMES = (SenmlDecode, SparkplugDecode)
+_ALL_OF_SPARKPLUG = re.compile(r"spBv1\.0(/[^/#]+(/\+(/[^/#]+)?)?)?/#")
 
 
 def _of_a_pack(channel: ChannelBinding) -> ChannelBinding:

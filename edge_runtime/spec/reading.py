@@ -63,10 +63,10 @@ class Rejection(NamedTuple):
     """Why a sample or a window was refused: ``reason`` is the ledger's word, the rest is for a person.
 
     Reasons of framing: too_long, bad_frame, bad_checksum. Reasons of decoding: bad_encoding, wrong_columns,
-    wrong_size, bad_json, bad_senml, no_match, missing_field, not_a_number, type_changed, bad_time, bad_status; what
-    an instrument says of itself: unstable, overload, underload, not_ready, other_unit, unverified. Of a join of several
-    messages: other_topic, stale. Reasons of the contract:
-    missing, not_finite, undeclared_unit, unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead,
+    wrong_size, bad_json, bad_senml, bad_sparkplug, no_match, missing_field, not_a_number, type_changed, bad_time,
+    bad_status; of Sparkplug: no_birth, seq_gap, bad_quality, historical; what an instrument says of itself: unstable,
+    overload, underload, not_ready, other_unit, unverified. Of a join of several messages: other_topic, stale. Reasons of
+    the contract: missing, not_finite, undeclared_unit, unknown_unit, wrong_dimension, beyond_physical, time_back, time_ahead,
     wrong_shape, other_grid, unknown_category, beyond_dtype. Of the stream: bad_stream, too_many_streams. Of a
     window: gap. docs/troubleshooting.md says what to do about each.
     """

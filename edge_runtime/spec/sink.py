@@ -140,4 +140,18 @@ class MqttTopic(_EncodedSink):
         return self.name or f"{self.kind} {self.topic}"
 
 
-Sink = Annotated[StandardOutput | JsonLinesFile | MqttTopic, Field(discriminator="kind")]
+class SparkplugDevice(BaseModel):
+    """Devices of this process's edge node, one a stream, as [broker] sparkplug names the node."""
+
+    model_config = _FROZEN
+
+    kind: Literal["sparkplug"] = "sparkplug"
+    name: SinkName = None
+
+    @property
+    def full_name(self) -> str:
+        """Its name, its kind where it was given none."""
+        return self.name or self.kind
+
+
+Sink = Annotated[StandardOutput | JsonLinesFile | MqttTopic | SparkplugDevice, Field(discriminator="kind")]

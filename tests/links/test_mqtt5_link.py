@@ -29,7 +29,7 @@ from mqtt5 import (
 from edge_runtime.links import broker_link as module
 from edge_runtime.links.broker_link import BrokerLink
 from edge_runtime.links.mqtt5_link import Mqtt5
-from edge_runtime.links.mqtt_dialect import Target
+from edge_runtime.links.mqtt_dialect import LastWill, Target
 from edge_runtime.links.mqtt_port import INBOX_BYTES, TooLarge
 from edge_runtime.sources.mqtt_topic import MqttTopicSource
 from edge_runtime.spec.source import MqttSource
@@ -62,7 +62,8 @@ class Rig:
         target = Target(
             host=host, port=port or broker.port, client_id="tester", user="u", password=lambda: SECRET, tls=None,
             keepalive_s=10, session_expiry_s=3600, receive_maximum=20, max_packet_bytes=4096, reconnect_max_s=1.0,
-            status_topic="edge/x/status", will=b"gone", websocket_path=websocket_path,
+            status_topic="edge/x/status", will=lambda: LastWill("edge/x/status", b"gone", retain=True),
+            websocket_path=websocket_path,
         )  # fmt: skip
         self.link = BrokerLink(
             target, speaks, wall_ns=self.clock.wall_ns, mono_ns=self.clock.mono_ns, jitter=lambda: 1.0

@@ -9,7 +9,7 @@ import pytest
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.links.broker_link import BrokerLink
 from edge_runtime.links.mqtt5_link import Mqtt5
-from edge_runtime.links.mqtt_dialect import Target
+from edge_runtime.links.mqtt_dialect import LastWill, Target
 from edge_runtime.links.paho_link import Mqtt311
 from edge_runtime.links.tls import Tls
 from edge_runtime.run.waker import Waker
@@ -31,14 +31,15 @@ class Turning:
     over_websockets = False
 
     def __init__(
-        self, port, *, tls=None, user=None, password=None, keepalive_s=15, client_id="turning", path=None, expiry_s=3600
+        self, port, *, tls=None, user=None, password=None, keepalive_s=15, client_id="turning", path=None, lasts=True
     ):
         self._door = WebsocketDoor(port) if self.over_websockets else None
         port = port if self._door is None else self._door.port
         target = Target(
             host="127.0.0.1", port=port, client_id=client_id, user=user,
-            password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=expiry_s, receive_maximum=20,
-            max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status", will=b"lost",
+            password=lambda: password, tls=tls, keepalive_s=keepalive_s, session_expiry_s=3600, receive_maximum=20,
+            max_packet_bytes=65_536, reconnect_max_s=1.0, status_topic="edge/t/status",
+            will=lambda: LastWill("edge/t/status", b"lost", retain=True), lasts=lasts,
             websocket_path=path if self._door is None else "/mqtt",
         )  # fmt: skip
         self.link = BrokerLink(target, (self.speaks,), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
@@ -101,7 +102,7 @@ def test_the_rig_names_its_version(broker):
 
 
 def test_without_a_session_what_is_on_its_way_goes_again(broker):
-    with Turning(broker.port, expiry_s=0) as turning:
+    with Turning(broker.port, lasts=False) as turning:
         turning.until(lambda: turning.is_serving, "the first connection")
         broker.freeze()
         sent = [turning.link.publish("out/a", b"%d" % number, qos=1, retain=False) for number in range(5)]

@@ -87,6 +87,10 @@ class FakeLink:
         """Never."""
         return None
 
+    def greet(self, say: Callable[[], None]) -> None:
+        """A test calls ``greeting`` when it connects."""
+        self.greeting = say
+
     def announce(self, make: Callable[[], bytes]) -> None:
         """Nobody listens."""
 

@@ -99,12 +99,14 @@ def capture(payload: Payload, second: int) -> str:
         "tst": f"2026-11-30T20:36:{10 * second:02d}.000000Z+0000", "topic": payload.topic, "qos": 0, "retain": 0,
         "payloadlen": len(text.encode()), "payload": text or None,
     }  # fmt: skip
-    return "".join(text.split()) if payload.kind == "hex" else json.dumps(message)
+    if payload.kind == "hex":
+        return f"{payload.topic} {''.join(text.split())}".strip()
+    return json.dumps(message)
 
 
 def said(example: Example, folder: Path) -> tuple[int, str]:
     """Run `bind` on one example: its exit code, and its text without head and sum."""
-    head = BROKER_HEAD if "topic = " in example.binding else HEAD
+    head = BROKER_HEAD if "topic = " in example.binding or "[line.source]" in example.binding else HEAD
     config = parse_toml((head + example.binding).encode(), "device.toml")
     write_bundle(folder, list(config["line"][0]["channels"]))
     (folder / "device.toml").write_text(head + example.binding)
@@ -138,7 +140,7 @@ def of(title: str) -> str:
 
 def test_every_preset_is_there() -> None:
     for title in ("Zigbee2MQTT", "Tasmota", "The Things Stack", "ChirpStack", "Shelly", "SenML", "A plain number", "rtl_433",
-                  "Numbers as text", "Victron", "SCPI", "Modbus", "Balances"):  # fmt: skip
+                  "Numbers as text", "Victron", "SCPI", "Modbus", "Balances", "Sparkplug B"):  # fmt: skip
         assert "accepted" in of(title)
 
 
@@ -188,6 +190,8 @@ def test_the_traps_are_refused_and_told() -> None:
     assert "refused, missing: channel air_temperature" in of("Modbus")
     for reason in ("unstable", "other_unit", "unverified"):
         assert f"refused, {reason}" in of("Balances")
+    assert "refused, no_birth" in of("Sparkplug B")
+    assert "refused, bad_quality" in of("Sparkplug B")
     assert "no sample" in of("Victron")
 
 

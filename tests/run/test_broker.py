@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.run.broker import default_client_id, device_name, open_link, with_topics
+from edge_runtime.run.broker import default_client_id, device_name, open_link, open_node, with_topics
 from edge_runtime.run.config import load_config
 from edge_runtime.spec.broker import BrokerConfig
 from tests.run.test_mqtt import device
@@ -185,3 +185,25 @@ def test_what_is_loaded_and_which_port(tmp_path, broker, place, loaded_for_it):
     told, modules = json.loads(done.stdout)
     assert f"broker {place}: " in told
     assert set(modules) == loaded_for_it
+
+
+def test_the_edge_node_is_another_client_with_a_session_and_a_will_of_its_own(tmp_path):
+    found = loaded(tmp_path, broker=', sparkplug = { group = "plant" }, session_expiry_s = 900')
+    node = open_node(found, tmp_path, "r")
+    target, link = node._link._target, open_link(found, tmp_path, "r")._target
+    assert (target.lasts, target.keeps_status, link.lasts, link.keeps_status) == (False, False, True, True)
+    assert target.client_id == f"{link.client_id}sp"
+    assert len(target.client_id) <= 23  # what every broker of 3.1.1 takes
+    assert (node.name, target.status_topic) == ("plant/pump-7", "spBv1.0/plant/NDEATH/pump-7")
+    assert (target.will().topic, target.will().retain) == ("spBv1.0/plant/NDEATH/pump-7", False)
+    assert (link.will().topic, link.will().retain) == ("edge/pump-7/status", True)
+    assert open_node(loaded(tmp_path), tmp_path, "r") is None
+
+
+def test_a_node_whose_data_would_come_back_is_refused(tmp_path):
+    found = loaded(tmp_path, broker=', sparkplug = { group = "in", edge = "reading" }')
+    assert open_link(found, tmp_path, "r") is not None
+    text = (tmp_path / "device.toml").read_text().replace("in/+/reading", "spBv1.0/#")
+    (tmp_path / "device.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=r"spBv1\.0/in/DDATA/reading/device"):
+        open_link(load_config(tmp_path / "device.toml"), tmp_path, "r")

@@ -138,7 +138,7 @@ MISTAKES = {
         ('format = "csv"', 'format = "xml"'),
         (
             "device.toml, line[0].decode: found format 'xml'; expected one of 'csv', 'json', 'pattern', 'struct', 'nmea', "
-            f"'scpi', 'modbus', 'senml+json', 'senml+cbor'; {SEE}"
+            f"'scpi', 'modbus', 'senml+json', 'senml+cbor', 'sparkplug'; {SEE}"
         ),
     ),
     "wrong framing": (

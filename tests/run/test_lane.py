@@ -99,7 +99,8 @@ def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.Monkey
 
 def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
-    service._link, service._lives = None, ()
+    service._link = service._node = None
+    service._lives = ()
     told = (("a", ""), ("b", "x"), ("c", "y"))
     service._lanes = tuple(SimpleNamespace(name=name, trouble=what) for name, what in told)
     assert service._reason() == "line b: x; line c: y"
@@ -107,6 +108,19 @@ def test_each_line_s_trouble_is_in_the_reason() -> None:
     assert service._reason() == "every check passed"
     service._link = SimpleNamespace(trouble="broker b: not connected")
     assert service._reason() == "broker b: not connected"
+    service._node = SimpleNamespace(trouble="Sparkplug node g/e: broker b: not connected")
+    assert service._reason() == "Sparkplug node g/e: broker b: not connected; broker b: not connected"
+
+
+def test_a_node_dies_when_nothing_is_answered_any_more() -> None:
+    service: Any = object.__new__(Service)
+    done: list[str] = []
+    service._node = SimpleNamespace(close=lambda: done.append("died"))
+    service._notice = SimpleNamespace(status=done.append)
+    service._loaded = SimpleNamespace(config=SimpleNamespace(line=()))
+    service._write = lambda *_, **__: None
+    assert service._stay_in_error("why", 70, exit_on_refusal=True) == 70
+    assert done == ["ERROR: why", "died"]
 
 
 def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) -> None:
