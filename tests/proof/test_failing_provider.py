@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from tests.proof.station import DEWPOINT, FROST, answers, call
-from tests.proof.test_mqtt_kill import device_text, meaning, sample
+from tests.proof.mqtt_lines import HEAD, KINDS, broker_text, line_text
+from tests.proof.station import answers, call
+from tests.proof.test_mqtt_kill import meaning
 from tests.rig.broker import Broker
 from tests.rig.mqtt_client import Client
 from tests.rig.program import PATIENCE_S, environment
@@ -21,10 +22,10 @@ CALLS = 40
 class Site:
     """A broker, a client of it, and the program with a provider that fails, in one folder."""
 
-    def __init__(self, folder, broker, client, bundle):
-        self.folder, self.broker, self.client, self.bundle = folder, broker, client, bundle
-        text = device_text(bundle, port=broker.port).replace("broker = ", "probe_s = 1\nbroker = ", 1)
-        (folder / "device.toml").write_text(text)
+    def __init__(self, folder, broker, client, kind):
+        self.folder, self.broker, self.client, self.kind = folder, broker, client, kind
+        table = broker_text(broker.port, "auto", ahead=KINDS[kind].ahead)
+        (folder / "device.toml").write_text(f"{HEAD}probe_s = 1\n{table}{line_text(kind)}")
         self.sent = []
 
     def start(self, *bad, exit_on_refusal=False):
@@ -36,18 +37,18 @@ class Site:
 
     def send(self, count):
         for _ in range(count):
-            payload = sample(len(self.sent))
+            payload = KINDS[self.kind].payload(len(self.sent))
             self.sent.append(payload)
-            self.client.publish("in/samples", payload)
+            self.client.publish(f"in/{self.kind}", payload)
 
     def answers(self):
-        return [json.loads(body) for body in self.client.payloads("out/answers")]
+        return [json.loads(body) for body in self.client.payloads(f"out/{self.kind}")]
 
     def expected(self):
         """By id, what the same line says to the same samples from a file."""
         (self.folder / "samples.jsonl").write_bytes(b"".join(one + b"\n" for one in self.sent))
         source = '{ kind = "replay", path = "samples.jsonl" }'
-        (self.folder / "whole.toml").write_text(device_text(self.bundle, source=source, sink='{ kind = "stdout" }'))
+        (self.folder / "whole.toml").write_text(HEAD + line_text(self.kind, source=source, sink='{ kind = "stdout" }'))
         done = call(self.folder, "replay", "samples.jsonl", "--config", "whole.toml")
         assert done.returncode == 0, done.stderr
         return {one["id"]: one for one in answers(done.stdout)}
@@ -61,13 +62,9 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path, bundle):
-    with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/answers") as client:
-        yield Site(tmp_path, broker, client, bundle)
-
-
-def _named(what):
-    return getattr(what, "name", what)
+def site(tmp_path, kind):
+    with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/#") as client:
+        yield Site(tmp_path, broker, client, kind)
 
 
 def said(program):
@@ -82,7 +79,14 @@ def right(found, expected):
 
 
 @pytest.mark.parametrize(
-    ("bundle", "what"), [(DEWPOINT, "garbage"), (DEWPOINT, "nan"), (FROST, "garbage"), (FROST, "raise")], ids=_named
+    ("kind", "what"),
+    [
+        ("stateless", "garbage"),
+        ("stateless", "nan"),
+        ("windowed", "garbage"),
+        ("windowed", "raise"),
+        ("stateful", "raise"),
+    ],
 )
 def test_a_session_is_made_anew_once_and_goes_on(site, what):
     program = site.start(what, str(CALLS), "once")
@@ -111,7 +115,9 @@ def test_a_session_is_made_anew_once_and_goes_on(site, what):
         assert all(right(found, last))
 
 
-@pytest.mark.parametrize(("bundle", "what"), [(DEWPOINT, "raise"), (FROST, "garbage"), (FROST, "raise")], ids=_named)
+@pytest.mark.parametrize(
+    ("kind", "what"), [("stateless", "raise"), ("windowed", "garbage"), ("windowed", "raise"), ("stateful", "raise")]
+)
 def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what):
     program = site.start(what, str(CALLS), "always", exit_on_refusal=True)
     try:
@@ -140,14 +146,14 @@ def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what
     assert all(right(found[published:], expected))
     assert book["adds_up"]
     samples = book["counts"]["samples"]
-    if site.bundle == FROST:
+    if site.kind == "windowed":
         assert (samples["accepted"], samples["rejected"]) == (len(site.sent), {})
     if what == "raise":
         assert {one["id"] for one in found} == set(expected)
         assert all(right(found, expected))
 
 
-@pytest.mark.parametrize("bundle", [FROST], ids=_named)
+@pytest.mark.parametrize("kind", ["windowed"])
 def test_a_session_that_hangs_stops_the_watchdog_and_after_the_kill_no_sample_is_lost(site):
     """The loop cannot turn, so it cannot say that it does; what a supervisor then does is kill -9."""
     program = site.start("hang", str(CALLS), "always")
