@@ -7,7 +7,8 @@ from edge_runtime.flow.field_value import packed, row_list
 from edge_runtime.flow.number_file import FileRefused, NumberFiles, named_file
 from edge_runtime.flow.payload_time import make_time_reader
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark, Decode, PatternDecode, Read
+from edge_runtime.spec.binding import ChannelBinding, Read
+from edge_runtime.spec.payload import CsvDecode, DecimalMark, Decode, PatternDecode
 from edge_runtime.spec.reading import ABSENT, Gridded, Reading, Rejection, Value
 
 Row = Any

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from edge_runtime.spec.binding import BalancePreset, NoValue
+from edge_runtime.spec.payload import BalancePreset, NoValue
 
 
 class BalanceLines(NamedTuple):

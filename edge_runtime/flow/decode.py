@@ -9,8 +9,8 @@ from edge_runtime.flow.decode_pattern import PatternDecoder
 from edge_runtime.flow.decode_struct import StructDecoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.spec.binding import (
-    ChannelBinding,
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import (
     CsvDecode,
     Decode,
     JsonDecode,

@@ -11,7 +11,8 @@ from edge_runtime.flow.assemble import Assemble, Conversions, bad_encoding, boun
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, DecimalMark
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import CsvDecode, DecimalMark
 from edge_runtime.spec.reading import Reading, Rejection
 
 _MOST_COLUMNS = 4096

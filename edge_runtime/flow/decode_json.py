@@ -14,7 +14,8 @@ from edge_runtime.flow.assemble import Conversions, Getter, Row, Scalar, bad_enc
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, JsonDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import JsonDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _BYTE_ORDER_MARK = "\ufeff"

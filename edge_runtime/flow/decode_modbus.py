@@ -12,8 +12,9 @@ from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.modbus import BLOCK, TABLES
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote_names
-from edge_runtime.spec.binding import ChannelBinding, ModbusDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.modbus import FUNCTIONS, REGISTERS, ModbusRegister, RegisterType, size_bytes
+from edge_runtime.spec.payload import ModbusDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _CODES: dict[RegisterType, str] = {

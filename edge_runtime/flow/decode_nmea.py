@@ -10,7 +10,8 @@ from edge_runtime.flow.decode_csv import make_number, make_word
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, NmeaDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import NmeaDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _MOST_FIELDS = 100

@@ -11,7 +11,8 @@ from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.pattern import compile_line, compile_pattern
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, NoValue, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import NoValue, PatternDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 _BYTE_ORDER_MARK = "\ufeff"

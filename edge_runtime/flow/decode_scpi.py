@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from edge_runtime.flow.decode_csv import CsvDecoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, ScpiDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import CsvDecode, ScpiDecode
 from edge_runtime.spec.reading import Reading, Rejection, Value
 
 # SCPI-1999, 7.2.1.4 and 7.2.1.5. Numbers close to them are none of a measurement either.

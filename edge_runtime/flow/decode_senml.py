@@ -11,7 +11,8 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.cbor import read_cbor
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.quoting import nearest, quote, quote_names
-from edge_runtime.spec.binding import ChannelBinding, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import SenmlDecode
 from edge_runtime.spec.reading import ABSENT, Pack, Reading, Rejection
 
 # RFC 8428, table 6.

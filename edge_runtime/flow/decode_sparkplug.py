@@ -21,7 +21,8 @@ from edge_runtime.flow.sparkplug import (
     value_of,
 )
 from edge_runtime.flow.sparkplug_nodes import Birth, Nodes
-from edge_runtime.spec.binding import ChannelBinding, SparkplugDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import SparkplugDecode
 from edge_runtime.spec.reading import Pack, Reading, Rejection
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve
 

@@ -14,7 +14,8 @@ from edge_runtime.flow.assemble import Conversions, Getter, Row, Scalar, bound_f
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import nearest, quote_names
-from edge_runtime.spec.binding import ChannelBinding, PackedDtype, StructDecode, StructField
+from edge_runtime.spec.binding import ChannelBinding, PackedDtype
+from edge_runtime.spec.payload import StructDecode, StructField
 from edge_runtime.spec.reading import Reading, Rejection
 
 _CODES: dict[PackedDtype, str] = {

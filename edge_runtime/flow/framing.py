@@ -9,8 +9,8 @@ from edge_runtime.flow.framing_packet import PacketLayout
 from edge_runtime.flow.framing_parts import PartFramer
 from edge_runtime.flow.framing_search import SearchFramer
 from edge_runtime.flow.framing_stuffed import cobs_reader, slip_reader
-from edge_runtime.spec.binding import Encoding
 from edge_runtime.spec.framing import BlockFraming, CobsFraming, Framing, LinesFraming, NmeaFraming, SlipFraming
+from edge_runtime.spec.payload import Encoding
 from edge_runtime.spec.reading import Damaged, Rejection
 
 

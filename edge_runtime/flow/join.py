@@ -9,7 +9,8 @@ from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.line import refuse_stream
 from edge_runtime.flow.number_file import NumberFiles
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import ChannelBinding, Decode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import Decode
 from edge_runtime.spec.reading import ABSENT, Pack, Reading, Rejection, Value
 from edge_runtime.spec.topic import matches
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.quoting import nearest, quote
-from edge_runtime.spec.binding import DecimalMark
+from edge_runtime.spec.payload import DecimalMark
 
 FieldKind = Literal["number", "int", "word", "text"]
 

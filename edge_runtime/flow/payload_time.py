@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import DecimalMark, TimeField
+from edge_runtime.spec.payload import DecimalMark, TimeField
 from edge_runtime.spec.reading import Rejection
 
 TimeReader = Callable[[object], int | Rejection | None]

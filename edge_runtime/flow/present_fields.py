@@ -7,7 +7,7 @@ from pydantic_core import from_json
 from edge_runtime.flow.decode_json import getter_of, has, like, names_in
 from edge_runtime.flow.decode_senml import SenmlDecoder
 from edge_runtime.flow.quoting import quote
-from edge_runtime.spec.binding import Decode, JsonDecode, SenmlDecode
+from edge_runtime.spec.payload import Decode, JsonDecode, SenmlDecode
 
 
 def absent(decode: Decode, frame: bytes, fields: Mapping[str, str]) -> list[str]:

@@ -31,10 +31,10 @@ from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.file_channels import file_channels
 from edge_runtime.run.inspect import manifest_of
 from edge_runtime.run.record import choose_line
-from edge_runtime.spec.binding import SenmlDecode, SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.payload import SenmlDecode, SparkplugDecode
 from edge_runtime.spec.reading import ABSENT, Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.source import FolderSource, MqttSource

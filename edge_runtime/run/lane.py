@@ -26,9 +26,9 @@ from edge_runtime.sinks.dead_letters import DeadLetters
 from edge_runtime.sinks.journal import Journal, JournalFull
 from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source, Wake
-from edge_runtime.spec.binding import Decode, SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
+from edge_runtime.spec.payload import Decode, SparkplugDecode
 from edge_runtime.spec.reading import Rejection
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 

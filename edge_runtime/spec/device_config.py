@@ -17,11 +17,12 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, ModbusDecode, SenmlDecode, SparkplugDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.broker import BrokerConfig
 from edge_runtime.spec.capture import CaptureConfig
 from edge_runtime.spec.framing import BINARY_KINDS, MODBUS_FRAMING, BlockFraming, Framing, LinesFraming
 from edge_runtime.spec.modbus import reads_of
+from edge_runtime.spec.payload import CsvDecode, Decode, ModbusDecode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink, SparkplugDevice
 from edge_runtime.spec.source import ENDING, FolderSource, MqttSource, SerialSource, Source, StandardInput
 from edge_runtime.spec.topic import matches

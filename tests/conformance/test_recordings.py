@@ -15,8 +15,9 @@ from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, NmeaDecode, PatternDecode, StatusField, TimeField
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming, NmeaFraming
+from edge_runtime.spec.payload import CsvDecode, NmeaDecode, PatternDecode, StatusField, TimeField
 from edge_runtime.spec.result import flag_names
 from tests.conformance.third_party import third_party
 from tests.rig import tiny

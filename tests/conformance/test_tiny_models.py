@@ -24,8 +24,9 @@ from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Model
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming
+from edge_runtime.spec.payload import CsvDecode, JsonDecode
 from edge_runtime.spec.providers import CPU
 from tests.conformance.bundles import opaque_bundle
 from tests.conformance.third_party import third_party

@@ -7,7 +7,8 @@ from edge_runtime.flow.balances import PRESETS
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decode_pattern import PatternDecoder
 from edge_runtime.flow.pattern import compile_pattern
-from edge_runtime.spec.binding import ChannelBinding, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import PatternDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 GRAMS = {"mass": ChannelBinding(field="mass", unit="g", unit_field="unit")}

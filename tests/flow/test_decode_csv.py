@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, StatusField, TimeField
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import CsvDecode, StatusField, TimeField
 from edge_runtime.spec.reading import Reading, Rejection
 
 TIME = TimeField(field="time", format="iso8601")

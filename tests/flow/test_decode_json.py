@@ -10,7 +10,8 @@ from pydantic_core import to_json
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
-from edge_runtime.spec.binding import ChannelBinding, JsonDecode, StatusField, TimeField
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import JsonDecode, StatusField, TimeField
 from edge_runtime.spec.reading import Reading, Rejection
 
 

@@ -5,7 +5,8 @@ from pydantic import ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
-from edge_runtime.spec.binding import ChannelBinding, NmeaDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import NmeaDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 CHANNELS = {"speed": ChannelBinding(field="3", unit="m/s"), "angle": ChannelBinding(field="1", unit="deg")}

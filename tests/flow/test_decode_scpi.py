@@ -4,7 +4,8 @@ import pytest
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
-from edge_runtime.spec.binding import ChannelBinding, ScpiDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import ScpiDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 CHANNELS = {"voltage": ChannelBinding(field="volt", unit="V"), "current": ChannelBinding(field="amp", unit="A")}

@@ -12,7 +12,8 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
-from edge_runtime.spec.binding import ChannelBinding, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import SenmlDecode
 from edge_runtime.spec.reading import Pack, Reading, Rejection
 from tests.rig import tiny
 

@@ -12,7 +12,8 @@ from edge_runtime.flow import sparkplug_nodes
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decode_sparkplug import SparkplugDecoder
 from edge_runtime.flow.sparkplug import MOST_METRICS, command_topic, framed, read_payload, rebirth_command
-from edge_runtime.spec.binding import ChannelBinding, SparkplugDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import SparkplugDecode
 from edge_runtime.spec.reading import Pack, Reading, Rejection
 from tests.rig import sparkplug_pb as pb
 from tests.rig.sparkplug_pb import metric, payload

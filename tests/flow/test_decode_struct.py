@@ -13,8 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
-from edge_runtime.spec.binding import ChannelBinding, PackedDtype, StructDecode
+from edge_runtime.spec.binding import ChannelBinding, PackedDtype
 from edge_runtime.spec.framing import Framing
+from edge_runtime.spec.payload import StructDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 FIELDS = [

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming
+from edge_runtime.spec.payload import CsvDecode, JsonDecode, PatternDecode
 from edge_runtime.spec.reading import Gridded, Reading, Rejection
 
 JSON = JsonDecode(format="json")

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.join import Join, Joined
-from edge_runtime.spec.binding import ChannelBinding, JsonDecode, SenmlDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import JsonDecode, SenmlDecode
 from edge_runtime.spec.reading import ABSENT, Reading, Rejection
 from tests.rig import kinds
 

@@ -13,9 +13,9 @@ from edge_runtime.flow import line as module
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import MAX_STREAM_NAME, MAX_STREAM_NUMBERS, MAX_STREAMS, max_streams
 from edge_runtime.flow.window import State, Stream, WindowRule
-from edge_runtime.spec.binding import JsonDecode, StructDecode, TimeField
 from edge_runtime.spec.crc import Crc, crc_function
 from edge_runtime.spec.framing import PacketFraming
+from edge_runtime.spec.payload import JsonDecode, StructDecode, TimeField
 from edge_runtime.spec.reading import Reading
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, RATE_OFF, RESTARTED, STUCK
 from tests.rig import tiny

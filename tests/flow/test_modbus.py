@@ -12,9 +12,10 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.modbus import rtu_question, sample, tcp_question
-from edge_runtime.spec.binding import ChannelBinding, ModbusDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import MODBUS_FRAMING
 from edge_runtime.spec.modbus import ModbusRead, ModbusRegister, reads_of
+from edge_runtime.spec.payload import ModbusDecode
 from edge_runtime.spec.reading import Reading, Rejection
 
 CODES = {

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.number_file import FileRefused, NumberFiles, file_numbers, most_bytes
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode, PatternDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import CsvDecode, JsonDecode, PatternDecode
 from edge_runtime.spec.reading import Gridded, Reading, Rejection
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3)

@@ -11,7 +11,8 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.pattern import compile_pattern
-from edge_runtime.spec.binding import ChannelBinding, PatternDecode, StatusField, TimeField
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import PatternDecode, StatusField, TimeField
 from edge_runtime.spec.reading import Reading, Rejection
 
 BALANCE = "S {state:word} {m:number} {unit:word}"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_runtime.flow.payload_time import make_time_reader
-from edge_runtime.spec.binding import TimeField
+from edge_runtime.spec.payload import TimeField
 from edge_runtime.spec.reading import Rejection
 
 NOON = 1_738_065_600_000_000_000  # 2025-01-28T12:00:00Z

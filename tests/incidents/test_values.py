@@ -21,9 +21,10 @@ from edge_runtime.flow.model import Model
 from edge_runtime.run.api import open_bundle
 from edge_runtime.run.boot import boot
 from edge_runtime.run.setting import make_setting
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.payload import CsvDecode, JsonDecode
 from edge_runtime.spec.reading import Rejection
 from tests.incidents import made
 from tests.incidents.made import Raw

@@ -9,9 +9,10 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, JsonDecode, TimeField
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import parse
+from edge_runtime.spec.payload import CsvDecode, JsonDecode, TimeField
 from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS
 
 TIME = TimeField(field="time", format="iso8601")

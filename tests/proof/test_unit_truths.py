@@ -12,9 +12,10 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, TimeField
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import parse
+from edge_runtime.spec.payload import CsvDecode, TimeField
 from tests.proof.station import COLUMNS, FROST, STATION, US_UNITS, answers, edited, ledger, refused, rewritten, run
 
 AIR = "air_temperature_degF"

@@ -12,9 +12,10 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.line import Line
 from edge_runtime.flow.model import Infer, Model
-from edge_runtime.spec.binding import ChannelBinding, CsvDecode, Decode, JsonDecode, TimeField
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import LinesFraming
 from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.payload import CsvDecode, Decode, JsonDecode, TimeField
 
 STEPS = ({"step": "standardize", "mean": [0.0, 0.0], "std": [10.0, 10.0]},)
 

@@ -11,7 +11,8 @@ import pytest
 
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.sparkplug import framed
-from edge_runtime.spec.binding import ChannelBinding, SparkplugDecode
+from edge_runtime.spec.binding import ChannelBinding
+from edge_runtime.spec.payload import SparkplugDecode
 from edge_runtime.spec.reading import Reading, Rejection
 from tests.proof.mqtt_kills import BROKER
 from tests.rig import sparkplug_pb as pb

@@ -12,9 +12,10 @@ from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.modbus import fence
 from edge_runtime.sources.asking import NoAnswer, Wire
 from edge_runtime.sources.asking_modbus import RegisterQuestions
-from edge_runtime.spec.binding import ChannelBinding, ModbusDecode
+from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.framing import MODBUS_FRAMING
 from edge_runtime.spec.modbus import Modbus, ModbusRead, reads_of
+from edge_runtime.spec.payload import ModbusDecode
 from edge_runtime.spec.reading import Reading
 from tests.rig.instrument import Instrument, pieces
 from tests.rig.modbus_slave import Slave, crc16, rtu_answer, tcp_answer

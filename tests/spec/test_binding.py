@@ -6,17 +6,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from edge_runtime.spec.binding import (
-    ChannelBinding,
-    Correction,
-    CsvDecode,
-    Decode,
-    JsonDecode,
-    PatternDecode,
-    StatusField,
-    TimeField,
-)
+from edge_runtime.spec.binding import ChannelBinding, Correction
 from edge_runtime.spec.framing import LinesFraming
+from edge_runtime.spec.payload import CsvDecode, Decode, JsonDecode, PatternDecode, StatusField, TimeField
 
 DAY = dt.date(2025, 1, 28)
 
