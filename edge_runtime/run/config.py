@@ -251,6 +251,11 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_TOML_BYTES + 1)
     except OSError as error:
+        if (path / "manifest.json").is_file():
+            raise ConfigurationError(
+                subject=f"device file {path}", found="a bundle", expected="a TOML file that names the bundle",
+                todo="write one like the smallest example of docs/device_toml.md",
+            ) from error  # fmt: skip
         todo = f"correct the path, or write one: {_TODO}" if isinstance(error, FileNotFoundError) else _TODO
         raise ConfigurationError(
             subject=f"device file {path}",

@@ -13,6 +13,7 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
+from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
@@ -142,7 +143,7 @@ class Lane:
         )
         self._journal = self._open_journal(config, state)
         self._restored = False
-        self._duplicates_before = 0
+        self._counts_before = self.line.ledger.as_dict()
         self._stale = ""
         self._position = 0
         self._last_answer_ns: int | None = None
@@ -342,9 +343,9 @@ class Lane:
         return "; ".join(filter(None, (self.waiting, behind)))
 
     @property
-    def duplicates(self) -> int:
-        """Samples since this start that had been taken before it, or came twice."""
-        return self.line.ledger.duplicate - self._duplicates_before
+    def of_this_start(self) -> Ledger:
+        """What was counted since this start; its duplicates had been taken before it, or came twice."""
+        return self.line.ledger.since(self._counts_before)
 
     @property
     def keeps_state(self) -> bool:
@@ -551,7 +552,7 @@ class Lane:
             self._position = last["position"]
         self._known.restore(mark for record in whole for mark in record.get("marks", ()))
         self._last_answer_ns = last.get("last_answer_ns")  # a journal of an earlier release has none
-        self._duplicates_before = self.line.ledger.duplicate
+        self._counts_before = self.line.ledger.as_dict()
         if self.source.resumable and self.line.framing is not None:
             self.line.framing.restore(discarding=last["discarding"])
         orphans = self._outbox.restore(whole, last["sinks"])

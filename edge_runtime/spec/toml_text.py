@@ -18,6 +18,11 @@ MAX_TOLD = 20
 """Mistakes that are told at once: a screen of them."""
 
 # A mistyped key is also a missing one, and often the cause of what else is wrong, so it is told first.
+# What a source is taken for: where its bytes come from, and how they are read, are two tables.
+_SOURCE_HINTS = {
+    word: f" ('replay' reads a file, 'stdin' a pipe; that it is {word} is said by decode.format)"
+    for word in ("csv", "json")
+} | dict.fromkeys(("file", "pipe"), " ('replay' reads a file, 'stdin' a pipe)")
 _TOLD_FIRST = ("extra_forbidden", "union_tag_invalid", "union_tag_not_found", "missing")
 # What those who do not write TOML every day overlook, by what the parser says first.
 _RULES = {
@@ -134,7 +139,7 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
             found, expected = _NO_KEY, f"it to be there{_purpose(owner, path[-1])}"
         case "union_tag_invalid":
             found = f"{bounds['discriminator'].strip(chr(39))} {_short(bounds['tag'])}"
-            expected = f"one of {bounds['expected_tags']}"
+            expected = f"one of {bounds['expected_tags']}{_SOURCE_HINTS.get(bounds['tag'], '') if path[-1:] == ('source',) else ''}"
         case "union_tag_not_found":
             key = bounds["discriminator"].strip("'")
             found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(kinds, key))}"

@@ -127,6 +127,14 @@ MISTAKES = {
             f"'command'; {SEE}"
         ),
     ),
+    "a format for a kind": (
+        ('"serial"', '"csv"'),
+        (
+            "device.toml, line[0].source: found kind 'csv'; expected one of 'serial', 'stdin', 'replay', 'mqtt', 'folder', "
+            "'command' ('replay' reads a file, 'stdin' a pipe; that it is csv is said by decode.format)"
+            f"; {SEE}"
+        ),
+    ),
     "no kind": (
         ('kind = "serial", ', ""),
         (

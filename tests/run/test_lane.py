@@ -72,13 +72,15 @@ def test_a_second_start_knows_the_last_answer_and_counts_only_its_own_duplicates
     lane.stop()
     again = _lane(tmp_path)
     again.line.feed((ROOT / "examples/frost/station_us_units.csv").read_bytes(), 0, None)
-    assert (again.health().last_answer, again.duplicates) == (last, again.line.ledger.duplicate)
+    assert (again.health().last_answer, again.of_this_start.duplicate) == (last, again.line.ledger.duplicate)
     assert last is not None
     told = list(summary(again, tmp_path))
-    assert told[1] == f"{again.duplicates} duplicates of samples already answered (state in {tmp_path})"
+    assert told[0].endswith("; of this start and those before it")
+    assert told[1] == "this start: 192 samples received, 0 accepted, 128 rejected; 0 answers due"
+    assert told[2] == f"{again.of_this_start.duplicate} duplicates of samples already answered (state in {tmp_path})"
     again.stop()
     third = _lane(tmp_path)
-    assert (third.duplicates, len(list(summary(third, tmp_path)))) == (0, 1)
+    assert list(summary(third, tmp_path))[1:] == ["this start: 0 samples received, 0 accepted; 0 answers due"]
     third.stop()
 
 
