@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from edge_runtime.flow.publish import make_suppress
 from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.file_channels import file_channels
+from edge_runtime.run.live import Live
 from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.run.redelivery import KnownMessages, Owed
 from edge_runtime.sinks import make_sink
@@ -34,7 +36,6 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 
 if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
-    from edge_runtime.run.live import Live
     from edge_runtime.run.rebirths import Rebirths
     from edge_runtime.sinks.capture_ring import CaptureRing
     from edge_runtime.sinks.sparkplug_node import EdgeNode
@@ -87,6 +88,7 @@ class Lane:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
         self._ready = ready
+        self._live = ready if isinstance(ready, Live) else None
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
@@ -131,7 +133,8 @@ class Lane:
             for spec in config.sink
         )  # fmt: skip
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
-        self._suppress = make_suppress(config.publish, manifest.outputs)
+        self._make_suppress = partial(make_suppress, config.publish, manifest.outputs)
+        self._suppress = self._make_suppress()
         self._outbox = Outbox(self._sinks)
         self._outbox_bytes = config.journal.max_bytes
         self._dead = DeadLetters(
@@ -276,6 +279,7 @@ class Lane:
             )  # fmt: skip
         self._owed.withdraw(self._outbox.added)
         self.line.distrust()
+        self._suppress = self._make_suppress()  # it takes for told what is withdrawn
         self._is_given_up = True
         if self._journal is not None:
             self._compact(self._journal)
@@ -301,7 +305,7 @@ class Lane:
                 doors.callback(self._capture.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
-            if self._restored and not self._is_given_up:
+            if self._restored and not self._is_over:
                 doors.callback(self._finish)
             self.source.stop()
 
@@ -319,11 +323,16 @@ class Lane:
     def _close_journal(self, journal: Journal) -> None:
         try:
             # A lane that never came to take over what its journal holds must not write its own emptiness over it.
-            if self._restored and not self._is_given_up:
+            if self._restored and not self._is_over:
                 journal.compact(self._saved())
             journal.close()
         except JournalFull as full:
             self._stale = str(full)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether no answer of its model may leave: this line's turn failed, or the model was given up on another's."""
+        return self._is_given_up or (self._live is not None and self._live.is_lost)
 
     @property
     def is_fresh(self) -> bool:
