@@ -158,7 +158,7 @@ class Lane:
         self._retry_ns: int | None = None
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
-        self._is_binary = config.framing.kind in BINARY_KINDS
+        self._is_binary, self._is_port = config.framing.kind in BINARY_KINDS, config.source.kind == "serial"
         self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
@@ -584,19 +584,28 @@ class Lane:
 
     def _source_status(self) -> str:
         text = self.source.status()
-        if self._lost_bytes:
-            text += f" {self._lost_bytes} bytes were lost to a full queue."
-        ledger = self.line.ledger
-        if isinstance(self.line.framing, MessageFramer):
-            return text
+        told = " ".join(filter(None, (self._lost_words(), self._doubt())))
+        return f"{text.removesuffix('.')}. {told}" if told else text
+
+    def _lost_words(self) -> str:
+        return f"{self._lost_bytes} bytes were lost to a full queue." if self._lost_bytes else ""
+
+    def _doubt(self) -> str:
+        """What may be set wrongly, where much came and nothing of it was a frame; only a port has a baud rate."""
+        ledger, seen, framing = self.line.ledger, self._seen_bytes, self.line.framing
+        if seen <= SUSPECT_BYTES or isinstance(framing, MessageFramer):
+            return ""
         if self._is_binary:
-            if self._seen_bytes > SUSPECT_BYTES and ledger.received == sum(map(ledger.rejected.__getitem__, _DAMAGED)):
-                text += f" No valid frame in {self._seen_bytes} bytes: wrong baud rate or parity, or another framing?"
-        elif not ledger.accepted and self._seen_bytes > SUSPECT_BYTES and self._seen_text < _TEXT_SHARE:
-            text += f" No valid frame in {self._seen_bytes} bytes, mostly unprintable: wrong baud rate or parity?"
-        elif not ledger.received and self._seen_bytes > SUSPECT_BYTES:
-            text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
-        return text
+            if ledger.received == sum(map(ledger.rejected.__getitem__, _DAMAGED)):
+                cause = "wrong baud rate or parity, or another framing?" if self._is_port else "another framing?"
+                return f"No valid frame in {seen} bytes: {cause}"
+        elif not ledger.accepted and self._seen_text < _TEXT_SHARE:
+            cause = "wrong baud rate or parity?" if self._is_port else "no text, or in another decode.encoding?"
+            return f"No valid frame in {seen} bytes, mostly unprintable: {cause}"
+        elif not ledger.received:
+            cause = "wrong baud rate, or another framing.line_end?" if self._is_port else "another framing.line_end?"
+            return f"No line end in {seen} bytes: {cause}"
+        return ""
 
 
 def _capture(

@@ -97,6 +97,13 @@ def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.Monkey
     )
 
 
+def test_a_doubt_about_what_is_no_port_speaks_of_no_baud_rate(lane: Lane) -> None:
+    lane._feed(Chunk(b"\xff" * 3000, 0, 0, 3000))
+    assert lane.health().source.endswith(
+        ". No valid frame in 3000 bytes, mostly unprintable: no text, or in another decode.encoding?"
+    )
+
+
 def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
     service._link = service._node = None
