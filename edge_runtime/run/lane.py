@@ -426,6 +426,8 @@ class Lane:
     def _begin(self, chunk: Chunk) -> None:
         """Put the framing, and with a stream anew the header, where this chunk begins."""
         if chunk.anew:
+            if self.line.framing is not None and self.line.framing.pending_bytes:
+                self.line.drop(1, "cut_short")  # a program that was killed as it wrote, a file that went
             self.line.begin()
         elif self.line.framing is not None:
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.

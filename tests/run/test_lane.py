@@ -191,6 +191,13 @@ def test_the_line_that_a_connection_began_in_is_counted(
     assert lane.health().ledger.adds_up
 
 
+def test_half_a_line_before_a_stream_that_begins_anew_is_counted(lane: Lane) -> None:
+    for data in (b"9.5", b"9.5\n", b"9.5\n"):  # the second and the third are whole: they are headers
+        lane._feed(Chunk(data, 0, 0, len(data), anew=True))
+    assert lane.line.ledger.samples_dropped["cut_short"] == 1
+    assert lane.health().ledger.adds_up
+
+
 def test_lost_bytes_cost_a_line_that_is_counted_too(lane: Lane) -> None:
     lane._feed(Chunk(b"9.5\n", 0, 0, 4, lost_before=100))
     assert lane.line.ledger.samples_dropped["joined_midway"] == 1
