@@ -269,7 +269,8 @@ class Lane:
         answers, begin anew. Until ``trust`` the lane ends without another answer.
         """
         withdrawn = self._outbox.withdraw(self._proven)
-        self.line.ledger.answers_dropped["quarantined"] += len(withdrawn)
+        if withdrawn:
+            self.line.ledger.answers_dropped["quarantined"] += len(withdrawn)
         rejection = Rejection(
             "quarantined", "answer", why, "a session that passes its goldens", "run edge-runtime selftest"
         )

@@ -196,6 +196,15 @@ def test_what_was_withdrawn_does_not_count_as_told(tmp_path: Path) -> None:
     _fill(lane, 80)
     assert len(lane._outbox) > 0
     assert lane.health().ledger.adds_up
+    assert lane.distrust("why") > 0
+    assert lane.distrust("why") == 0
+    lane.stop()
+
+
+def test_where_nothing_is_withdrawn_nothing_is_counted(tmp_path: Path) -> None:
+    lane = _lane(tmp_path, live_of(booted()))
+    assert lane.distrust("why") == 0
+    assert lane.health().ledger.counts["answers"]["dropped"] == {}
     lane.stop()
 
 
