@@ -61,6 +61,7 @@ def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
     return None
 
 
+_BROKEN_STATE: Final = Unusable("not_finite_output", "NaN or infinity in the state that the model passes on")
 _ARRIVAL: Final = "; the time of arrival counts here: if the samples carry their own, name its field in decode.time"
 
 
@@ -275,8 +276,8 @@ class Line:
 
     @property
     def pending(self) -> int:
-        """Windows that are due and not answered yet."""
-        return len(self._due)
+        """Windows that are due and not answered yet, and answers that nobody has taken."""
+        return len(self._due) + len(self._answers)
 
     @property
     def oddities(self) -> dict[str, dict[str, int]]:
@@ -420,6 +421,8 @@ class Line:
     def _window_due(
         self, stream: Stream, name: str, time_ns: int, reading: Reading, mono_ns: int | None, raw: bytes
     ) -> None:
+        if stream.is_unbroken and len(self._due) == len(self._windows):
+            self.run()  # first: where that fails, this one is not due yet
         self.ledger.due += 1
         if not stream.is_unbroken:
             self._refuse(
@@ -428,8 +431,6 @@ class Line:
                 name, raw,
             )  # fmt: skip
             return
-        if len(self._due) == len(self._windows):
-            self.run()
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag
@@ -471,13 +472,10 @@ class Line:
     ) -> None:
         made = self._post.make(outputs)
         clips = self._clips and self._passed(part, tensors)
-        for state in self._rule.states:
-            after = np.moveaxis(outputs[state.output], state.batch_axis, 0)
-            for row, due in enumerate(part):
-                due.stream.state[state.input] = after[row].reshape(state.fresh.shape)
+        broken = self._pass_on(part, outputs) if self._rule.states else ()
         for row, due in enumerate(part):
             stream = due.stream
-            answered = self._post.answer(made, row, stream.switches)
+            answered = _BROKEN_STATE if row in broken else self._post.answer(made, row, stream.switches)
             if isinstance(answered, Unusable):
                 self._refuse(
                     Rejection(answered.reason, "answer", answered.found, "a value the contract knows",
@@ -506,6 +504,23 @@ class Line:
             stream.seq += 1
             stream.switches = switches
             self._touched[due.name] = stream
+
+    def _pass_on(self, part: list[_Due], outputs: Mapping[str, NDArray[Any]]) -> set[int]:
+        """Keep the states after this call; the rows where one is not finite, whose streams begin anew.
+
+        No call takes such a state, and every state after it would be as bad.
+        """
+        broken: set[int] = set()
+        for state in self._rule.states:
+            after = np.moveaxis(outputs[state.output], state.batch_axis, 0)
+            for row, due in enumerate(part):
+                due.stream.state[state.input] = after[row].reshape(state.fresh.shape)
+                if not np.isfinite(after[row]).all():
+                    broken.add(row)
+        for row in broken:
+            part[row].stream.begin_anew(self._post.fresh)
+            self._touched[part[row].name] = part[row].stream
+        return broken
 
     def _passed(self, part: list[_Due], tensors: Mapping[str, NDArray[Any]]) -> list[tuple[str, float, float]]:
         """The clips that some number of this batch is beyond; where the trained bands lie within, few need a look."""

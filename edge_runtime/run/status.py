@@ -81,7 +81,7 @@ def _describe_line(line: LineHealth) -> Iterator[str]:
     else:
         yield "  bundle       none is proven"
     reopened = f" Opened again {line.reopened} times." if line.reopened else ""
-    yield f"  source       {line.source}{reopened}"
+    yield f"  source       {line.source.removesuffix('.')}.{reopened}"
     ledger = line.ledger
     yield f"  samples      {_sum(ledger.counts['samples'], 'received', ledger.pending_samples)}"
     yield f"  answers      {_sum(ledger.counts['answers'], 'due', ledger.pending_answers)}"

@@ -99,6 +99,13 @@ def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.Monkey
     )
 
 
+def test_a_doubt_about_what_is_no_port_speaks_of_no_baud_rate(lane: Lane) -> None:
+    lane._feed(Chunk(b"\xff" * 3000, 0, 0, 3000))
+    assert lane.health().source.endswith(
+        ". No valid frame in 3000 bytes, mostly unprintable: no text, or in another decode.encoding?"
+    )
+
+
 def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
     service._link = service._node = None
@@ -183,6 +190,13 @@ def test_the_line_that_a_connection_began_in_is_counted(
         lane._feed(Chunk(data, 0, 0, len(data), 0, fresh))
     assert lane.line.ledger.samples_dropped["joined_midway"] == counted == lane.line.ledger.received
     lane._feed(Chunk(b"\n", 0, 0, 1))
+    assert lane.health().ledger.adds_up
+
+
+def test_half_a_line_before_a_stream_that_begins_anew_is_counted(lane: Lane) -> None:
+    for data in (b"9.5", b"9.5\n", b"9.5\n"):  # the second and the third are whole: they are headers
+        lane._feed(Chunk(data, 0, 0, len(data), anew=True))
+    assert lane.line.ledger.samples_dropped["cut_short"] == 1
     assert lane.health().ledger.adds_up
 
 

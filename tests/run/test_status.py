@@ -43,7 +43,7 @@ def a_health(*, pid: int | None = None, age_s: float = 0.0, **line: object) -> H
             LineHealth(
                 **{
                     "name": "frost", "ledger": LedgerHealth.of(ledger, pending_samples=0, pending_answers=1),
-                    "source": "It reads /dev/ttyUSB0.", "sinks": {"stdout": "It is taking answers."},
+                    "source": "It reads /dev/ttyUSB0", "sinks": {"stdout": "It is taking answers."},
                     **line,
                 }
             ),
