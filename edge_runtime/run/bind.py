@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
-from edge_runtime.errors import BundleError, UsageError
+from edge_runtime.errors import BundleError, UsageError, escaped
 from edge_runtime.flow.assemble import bound_fields
 from edge_runtime.flow.captured_payloads import Payload, payloads, whole_payload
 from edge_runtime.flow.contract import Contract, Judged
@@ -287,7 +287,7 @@ def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str
 
 
 def _text(number: int, payload: Payload, sample: Sample, notes: Sequence[str], nothing: str) -> Iterator[str]:
-    where = f"payload {number}" + (f" ({payload.topic})" if payload.topic else "")
+    where = f"payload {number}" + (f" ({escaped(payload.topic)})" if payload.topic else "")
     if sample.rejection is not None:
         yield f"{where}: refused, {sample.rejection.reason}: {sample.rejection}"
     elif sample.outcome == "no_sample":
@@ -295,7 +295,7 @@ def _text(number: int, payload: Payload, sample: Sample, notes: Sequence[str], n
         return
     else:
         when = "at its arrival" if sample.time_ns is None else utc_text(sample.time_ns)
-        words = [when, f"stream {sample.stream}" if sample.stream else "", *sample.flags]
+        words = [when, f"stream {escaped(sample.stream)}" if sample.stream else "", *sample.flags]
         outcome = "no sample, held for later" if sample.outcome == "update" else sample.outcome
         yield f"{where}: {outcome}, {', '.join(filter(None, words))}"
     yield from (f"  {one}" for one in notes)

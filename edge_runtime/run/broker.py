@@ -142,7 +142,7 @@ def offline(run_id: str, reason: str) -> bytes:
 
 def device_name(broker: BrokerConfig) -> str:
     """What {device} stands for."""
-    return broker.device or re.sub(r"[/+#{}$\x00-\x1f\x7f]", "-", socket.gethostname()) or "device"
+    return broker.device or re.sub(r"[/+#{}$\x00-\x1f\x7f-\x9f]", "-", socket.gethostname()) or "device"
 
 
 def default_client_id(state: Path, machine_id: Path = _MACHINE_ID) -> str:

@@ -1,6 +1,7 @@
 """Home Assistant told of the answers, and told again when it starts; what is no longer told is removed. It judges no answer."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -77,7 +78,8 @@ class Discovery:
 
     def _write(self, topics: list[str]) -> None:
         if not topics:
-            self._file.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._file.unlink(missing_ok=True)
             return
         try:
             write_whole(self._file, _TOPICS.dump_json(topics).decode())

@@ -1,6 +1,5 @@
 """An edge node of Sparkplug B, which this process is: its births, its count, its death, one device a stream; it keeps no answer."""
 
-import re
 from collections.abc import Callable, Sequence
 from socket import socket
 from typing import Any, Final
@@ -14,7 +13,7 @@ from edge_runtime.links.mqtt_port import Inbox, MqttLink, TooLarge
 
 REBIRTH_NS: Final = 1_000_000_000
 """Births are sent again on command, but not more often: each costs as much as all devices together."""
-_FORBIDDEN: Final = re.compile(r"[/+#\x00-\x1f]")
+_FORBIDDEN: Final = frozenset("/+#")
 
 
 class EdgeNode:
@@ -205,4 +204,9 @@ class SparkplugSink:
         """The node belongs to the process."""
 
     def _device(self, stream: str) -> str:
-        return self._line if stream == self._line else f"{self._line}:{_FORBIDDEN.sub('-', stream)}"
+        return self._line if stream == self._line else f"{self._line}:{_level(stream)}"
+
+
+def _level(text: str) -> str:
+    """``text`` as a level of a topic. A broker hangs up on one with characters that cannot be printed, at every birth."""
+    return "".join("-" if one in _FORBIDDEN or not one.isprintable() else one for one in text)
