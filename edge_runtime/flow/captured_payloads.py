@@ -8,10 +8,9 @@ from pydantic_core import from_json, to_json
 
 from edge_runtime.flow.framing import Framer
 from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC, RecordingError, RecordingReader
-from edge_runtime.spec.reading import Damaged, Rejection
+from edge_runtime.spec.reading import LATEST_NS, Damaged, Rejection
 
 _CHUNK_BYTES: Final = 1 << 16
-_LATEST_NS: Final = (1 << 63) - 1
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TODO: Final = "capture it again; docs/bindings.md says how"
 
@@ -143,7 +142,7 @@ def _arrival(tst: object) -> int | None:
             arrival_ns = (moment - _EPOCH) // dt.timedelta(microseconds=1) * 1000
     except (ValueError, TypeError):
         return None
-    return arrival_ns if 0 <= arrival_ns <= _LATEST_NS else None
+    return arrival_ns if 0 <= arrival_ns <= LATEST_NS else None
 
 
 def _hexadecimal(line: bytes) -> Payload | None:

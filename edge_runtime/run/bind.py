@@ -35,7 +35,7 @@ from edge_runtime.spec.binding import SenmlDecode, SparkplugDecode
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.manifest import Manifest
-from edge_runtime.spec.reading import ABSENT, Damaged, Gridded, Pack, Reading, Rejection
+from edge_runtime.spec.reading import ABSENT, LATEST_NS, Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.source import FolderSource, MqttSource
 from edge_runtime.spec.topic import level_of
@@ -121,7 +121,7 @@ class DryBinding:
         stream = self._streams.get(reading.stream)
         time_ns = reading.time_ns
         if time_ns is None:
-            time_ns = arrival_ns if stream is None else max(arrival_ns, stream.last_ns + 1)
+            time_ns = arrival_ns if stream is None else max(arrival_ns, min(stream.last_ns + 1, LATEST_NS))
         held: tuple[int, ...] = ()
         if self._join is not None:
             joined = self._join.complete(reading, time_ns)

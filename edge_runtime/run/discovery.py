@@ -15,9 +15,10 @@ from edge_runtime.run.whole_file import write_whole
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.sink import MqttTopic
+from edge_runtime.spec.topic import TopicName
 
 FILE_NAME: Final = "home_assistant.json"
-_TOPICS: Final = TypeAdapter(list[str])
+_TOPICS: Final = TypeAdapter(list[TopicName])
 
 
 def is_wanted(lines: Sequence[LineConfig], state: Path) -> bool:
