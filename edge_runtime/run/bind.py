@@ -243,7 +243,7 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
             kept = [_RETAINED] if drops and payload.is_retained else []
             for words in _text(number, payload, sample, [*missing, *kept], nothing):
-                _say(words)
+                _say(escaped(words))
             record = _record(number, payload, sample, missing)
             sys.stdout.buffer.write(to_json(record, inf_nan_mode="constants") + b"\n")
     told = [f"{count} {what}" for what, count in outcomes.items()]
@@ -287,7 +287,7 @@ def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str
 
 
 def _text(number: int, payload: Payload, sample: Sample, notes: Sequence[str], nothing: str) -> Iterator[str]:
-    where = f"payload {number}" + (f" ({escaped(payload.topic)})" if payload.topic else "")
+    where = f"payload {number}" + (f" ({payload.topic})" if payload.topic else "")
     if sample.rejection is not None:
         yield f"{where}: refused, {sample.rejection.reason}: {sample.rejection}"
     elif sample.outcome == "no_sample":
@@ -295,7 +295,7 @@ def _text(number: int, payload: Payload, sample: Sample, notes: Sequence[str], n
         return
     else:
         when = "at its arrival" if sample.time_ns is None else utc_text(sample.time_ns)
-        words = [when, f"stream {escaped(sample.stream)}" if sample.stream else "", *sample.flags]
+        words = [when, f"stream {sample.stream}" if sample.stream else "", *sample.flags]
         outcome = "no sample, held for later" if sample.outcome == "update" else sample.outcome
         yield f"{where}: {outcome}, {', '.join(filter(None, words))}"
     yield from (f"  {one}" for one in notes)

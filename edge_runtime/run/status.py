@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edge_runtime.errors import TemporaryError
+from edge_runtime.errors import TemporaryError, escaped
 from edge_runtime.run.config import load_config, state_folder, status_folders
 from edge_runtime.status.health import FILE_NAME, Health, LineHealth, read_status
 
@@ -32,7 +32,7 @@ def main(args: Namespace) -> int:
     if args.json:
         sys.stdout.write(health.as_json().decode())
     else:
-        print("\n".join(describe(health)))  # noqa: T201 -- the command's output
+        print("\n".join(map(escaped, describe(health))))  # noqa: T201 -- the command's output
     if gone:
         print(f"edge-runtime: {gone}", file=sys.stderr)  # noqa: T201 -- said last, so that it is seen
         return 1

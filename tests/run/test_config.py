@@ -679,6 +679,11 @@ def test_a_refusal_shows_no_secret_of_a_url(path: Path, line: str, words: str) -
     assert "hush" not in refusal(path)
 
 
+def test_a_key_writes_no_line_of_its_own(path: Path) -> None:
+    drop_in(path, "20-site.toml", '"a\\u001b[31m\\nb" = 1')
+    assert "a\\x1b[31m b: found an unknown key" in refusal(path)
+
+
 def test_a_drop_in_that_is_a_pipe_is_not_waited_for(path: Path) -> None:
     drop_in(path, "10.toml", "")
     os.mkfifo(path.with_name("device.toml.d") / "20.toml")

@@ -149,3 +149,11 @@ def test_what_is_watched_captured_and_odd_is_told(args, tmp_path, capsys):
     assert "  times        1 gap, 3 rate_off\n" in out
     assert "  watched      a: cusum 8.25, psi 0.31\n  watched      stream north, b: cusum 0\n" in out
     assert "  capture      5 samples kept. They hold measurements: x\n" in out
+
+
+def test_a_stream_that_a_payload_has_named_writes_no_line_of_its_own(args, tmp_path, capsys):
+    write_status(tmp_path / "state", a_health(oddities={"\x1b[31m\n": {"gap": 1}}, levels={"\x85\r": {"t": {"a": 1.0}}}))
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "  times        stream \\x1b[31m\\n: 1 gap\n" in out
+    assert out.replace("\n", "").isprintable()
