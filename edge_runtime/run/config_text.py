@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from edge_runtime.spec.drop_in import Origins, Path, origin
-from edge_runtime.spec.toml_text import without_user
+from edge_runtime.spec.toml_text import without_credentials
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 # Passwords stand in files of their own; this is for what somebody has put under a name of such, or into a URL.
@@ -28,7 +28,7 @@ def masked(value: Any) -> Any:
         return {key: _HIDDEN if _is_hidden(key, one) else masked(one) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [masked(one) for one in value]
-    return without_user(value) if isinstance(value, str) else value
+    return without_credentials(value) if isinstance(value, str) else value
 
 
 def _is_hidden(key: str, value: Any) -> bool:
@@ -84,7 +84,7 @@ def _value(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
-    return _text(without_user(value)) if isinstance(value, str) else repr(value)
+    return _text(without_credentials(value)) if isinstance(value, str) else repr(value)
 
 
 def _text(text: str) -> str:

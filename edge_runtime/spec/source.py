@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from edge_runtime.spec.modbus import Modbus
-from edge_runtime.spec.toml_text import without_user
+from edge_runtime.spec.toml_text import without_credentials
 from edge_runtime.spec.topic import TopicFilter
 
 MIN_QUEUE_BYTES = 65_536
@@ -149,7 +149,7 @@ class SerialSource(BaseModel):
     @classmethod
     def _names_no_user(cls, port: str | None) -> str | None:
         """A serial server asks for no password, and the port's name stands in the status and in logs."""
-        if port is not None and without_user(port) != port:
+        if port is not None and without_credentials(port) != port:
             raise ValueError("a URL without a user, for nobody asks for one: socket://host:port")
         return port
 

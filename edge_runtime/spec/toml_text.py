@@ -34,6 +34,7 @@ _NO_KEY = "no such key"
 _NOTHING = "nothing"
 _SHOWN_CHARACTERS = 60
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY_SECRET = re.compile(r"([?&][\w.-]*(?:password|passphrase|secret|token|key)=)[^&#\s]+", re.IGNORECASE)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -80,9 +81,9 @@ def _holds_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def without_user(text: str) -> str:
-    """``text`` with the user and password of a URL in it hidden: they have no place there, but are put there."""
-    return _USER_INFO.sub("***@", text)
+def without_credentials(text: str) -> str:
+    """``text`` with the user, password and tokens of a URL in it hidden: they have no place there, but are put there."""
+    return _QUERY_SECRET.sub(r"\1***", _USER_INFO.sub("***@", text))
 
 
 def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:
@@ -298,7 +299,7 @@ def _short(value: object) -> str:
         return "an array"
     if isinstance(value, bool):
         return str(value).lower()
-    text = repr(without_user(value)) if isinstance(value, str) else str(value)
+    text = repr(without_credentials(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.spec.toml_text import without_user
+from edge_runtime.spec.toml_text import without_credentials
 
 VariableName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 # A value may stand in a topic: no wildcard, no further level, nothing that the broker keeps for itself.
@@ -75,7 +75,7 @@ def _value(found: re.Match[str], text: str, key: str, known: _Known) -> str:
         return found[0]
     names = [*known.values, *(OWN if "topic" in key else ())]
     raise ConfigurationError(
-        subject=f"{known.file}, {key}", found=f"{found[0]} in {without_user(text)[:60]!r}, "
+        subject=f"{known.file}, {key}", found=f"{found[0]} in {without_credentials(text)[:60]!r}, "
         + ("which stands in topics alone" if name in OWN else "and no such variable"),
         expected=", ".join(f"{{{one}}}" for one in _likely(name, names)) or "one of [variables], which has none",
         todo=_TODO,

@@ -657,11 +657,11 @@ def test_the_resolved_file_is_one_that_says_the_same(path: Path, capsys: pytest.
 def test_a_secret_is_not_shown(path: Path, capsys: pytest.CaptureFixture[str], is_resolved: bool) -> None:
     drop_in(path, "20-site.toml", SITE.replace(
         'source = { kind = "serial", port = "socket://10.0.0.5:9" }',
-        'source = { kind = "command", command = ["curl", "https://user:hu@sh@ten.example/x?a@b"] }',
+        'source = { kind = "command", command = ["curl", "https://user:hu@sh@ten.example/x?a@b&API_Token=hush&b=1"] }',
     ).replace('site = "north"', 'site = "north", api_token = "hush"'))  # fmt: skip
     text = show(path, capsys, resolved=is_resolved)
     assert not re.search("hush|sh@", text)
-    assert '"https://***@ten.example/x?a@b"' in text
+    assert '"https://***@ten.example/x?a@b&API_Token=***&b=1"' in text
     assert "ten.example" in text
 
 

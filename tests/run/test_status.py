@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +129,22 @@ def test_no_status_is_said_and_1(args, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "status.json: found No such file or directory; expected the status of a running edge-runtime" in err
+
+
+def test_a_folder_of_another_user_is_said_and_1(args, tmp_path, capsys, monkeypatch):
+    """As root no folder is closed, so the system's word is made up."""
+    closed = tmp_path / "state"
+
+    def refuse(path, **more):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for name, real in (("stat", Path.stat), ("read_bytes", Path.read_bytes)):
+        monkeypatch.setattr(
+            Path, name, lambda path, real=real, **more: (refuse if path.parent == closed else real)(path, **more)
+        )
+    assert main(args) == 1
+    assert "status.json: found Permission denied" in (err := capsys.readouterr().err)
+    assert err.endswith("; ask as the user that it runs as\n")
 
 
 def test_ledgers_that_do_not_add_up_are_said():
