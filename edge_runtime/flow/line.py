@@ -204,7 +204,9 @@ class Line:
         stream = self._streams.get(name)
         time_ns = reading.time_ns
         if time_ns is None:
-            time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else min(stream.last_ns + 1, LATEST_NS)
+            time_ns = (
+                arrival_ns if stream is None or arrival_ns > stream.last_ns else min(stream.last_ns + 1, LATEST_NS)
+            )
         elif not -self._max_age_ns <= time_ns - arrival_ns <= self._max_ahead_ns:
             self._reject(self._out_of_time(time_ns - arrival_ns), name, raw)
             return

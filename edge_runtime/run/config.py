@@ -206,6 +206,10 @@ def main(args: Namespace) -> int:
 
 def _say_right(loaded: LoadedConfig) -> int:
     state_folder(loaded)
+    if loaded.config.broker is not None:
+        from edge_runtime.run.broker import refuse_circles  # noqa: PLC0415 -- for those who have a broker
+
+        refuse_circles(loaded, loaded.config.broker)
     over = f" with {', '.join(loaded.drop_ins)}" if loaded.drop_ins else ""
     names = ", ".join(line.name for line in loaded.config.line)
     print(f"{loaded.path}{over}: right, with line {names}; `edge-runtime doctor` looks at what it names")  # noqa: T201

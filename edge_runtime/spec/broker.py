@@ -36,7 +36,9 @@ class BrokerTls(BaseModel):
         return self
 
 
-SparkplugName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^/+#{}\x00-\x1f\x7f-\x9f]+$")]
+SparkplugName = Annotated[
+    str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^/+#{}\x00-\x1f\x7f-\x9f]+$")
+]
 
 
 class SparkplugNode(BaseModel):

@@ -705,6 +705,27 @@ def test_config_check_says_that_it_is_right(path: Path, capsys: pytest.CaptureFi
     )
 
 
+def test_config_check_refuses_what_run_would_of_topics(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drop_in(
+        path,
+        "20-site.toml",
+        'broker = { host = "h", device = "d" }'
+        + """
+[[line]]
+name = "round"
+bundle = "b"
+source = { kind = "mqtt", topics = ["edge/#"] }
+decode = { format = "json" }
+channels = { a = { field = "a" } }
+sink = [{ kind = "stdout" }]
+""",
+    )
+    with pytest.raises(
+        ConfigurationError, match="topic 'edge/d/status', which source topic 'edge/#' of line round takes"
+    ):
+        show(path, capsys, command="config check")
+
+
 DOCUMENT = (Path(__file__).parents[2] / "docs/device_toml.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
 

@@ -135,7 +135,7 @@ def test_a_folder_of_another_user_is_said_and_1(args, tmp_path, capsys, monkeypa
     """As root no folder is closed, so the system's word is made up."""
     closed = tmp_path / "state"
 
-    def refuse(path, **more):
+    def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
     for name, real in (("stat", Path.stat), ("read_bytes", Path.read_bytes)):
@@ -169,7 +169,9 @@ def test_what_is_watched_captured_and_odd_is_told(args, tmp_path, capsys):
 
 
 def test_a_stream_that_a_payload_has_named_writes_no_line_of_its_own(args, tmp_path, capsys):
-    write_status(tmp_path / "state", a_health(oddities={"\x1b[31m\n": {"gap": 1}}, levels={"\x85\r": {"t": {"a": 1.0}}}))
+    write_status(
+        tmp_path / "state", a_health(oddities={"\x1b[31m\n": {"gap": 1}}, levels={"\x85\r": {"t": {"a": 1.0}}})
+    )
     assert main(args) == 0
     out = capsys.readouterr().out
     assert "  times        stream \\x1b[31m\\n: 1 gap\n" in out
