@@ -710,7 +710,7 @@ def test_config_check_refuses_what_run_would_of_topics(path: Path, capsys: pytes
         path,
         "20-site.toml",
         'broker = { host = "h", device = "d" }'
-         """
+        """
 [[line]]
 name = "round"
 bundle = "b"
