@@ -15,7 +15,7 @@ from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
-from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
+from edge_runtime.spec.reading import LATEST_NS, Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
@@ -208,7 +208,9 @@ class Line:
         stream = self._streams.get(name)
         time_ns = reading.time_ns
         if time_ns is None:
-            time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else stream.last_ns + 1
+            time_ns = (
+                arrival_ns if stream is None or arrival_ns > stream.last_ns else min(stream.last_ns + 1, LATEST_NS)
+            )
         elif not -self._max_age_ns <= time_ns - arrival_ns <= self._max_ahead_ns:
             self._reject(self._out_of_time(time_ns - arrival_ns), name, raw)
             return

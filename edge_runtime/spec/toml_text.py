@@ -14,6 +14,9 @@ from edge_runtime.errors import ConfigurationError
 MAX_TOML_BYTES = 1024 * 1024
 """Written by hand: a device file of a hundred lines is some 50 kB."""
 
+MAX_DEPTH = 64
+"""Tables and arrays within one another; no file of ours has ten."""
+
 MAX_TOLD = 20
 """Mistakes that are told at once: a screen of them."""
 
@@ -35,6 +38,8 @@ _UNKNOWN_KEY = "an unknown key"
 _NO_KEY = "no such key"
 _NOTHING = "nothing"
 _SHOWN_CHARACTERS = 60
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY_SECRET = re.compile(r"([?&][\w.-]*(?:password|passphrase|secret|token|key)=)[^&#\s]+", re.IGNORECASE)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -56,10 +61,21 @@ def parse_toml(data: bytes, file: str) -> dict[str, Any]:
         rule = next((f": {rule}" for begin, rule in _RULES.items() if reason.startswith(begin)), "")
         _refuse(f"{file}, {where}", reason, "TOML", f"correct that line{rule}", error)
     except RecursionError as error:
-        _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", error)
+        _refuse_depth(file, error)
+    if _is_deeper(read, MAX_DEPTH):  # keys with points between nest without end and without brackets
+        _refuse_depth(file)
     if _holds_nul(read):  # only as an escape can it come this far; no path, name or text of ours may have one
         _refuse(file, r"the character \u0000 in a text", "texts without it", "take it out")
     return read
+
+
+def _refuse_depth(file: str, cause: Exception | None = None) -> NoReturn:
+    _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", cause)
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 def _holds_nul(value: object) -> bool:
@@ -68,6 +84,11 @@ def _holds_nul(value: object) -> bool:
     if isinstance(value, list):
         return any(_holds_nul(one) for one in value)
     return isinstance(value, str) and "\0" in value
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with the user, password and tokens of a URL in it hidden: they have no place there, but are put there."""
+    return _QUERY_SECRET.sub(r"\1***", _USER_INFO.sub("***@", text))
 
 
 def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:
@@ -283,7 +304,7 @@ def _short(value: object) -> str:
         return "an array"
     if isinstance(value, bool):
         return str(value).lower()
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(without_credentials(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
