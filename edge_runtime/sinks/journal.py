@@ -220,14 +220,14 @@ class Journal:
     def _put_aside(self, found: "_Found") -> None:
         header = found.records[0] if found.records else {}
         whose = (
-            "is of another bundle or binding: one of them was changed since"
+            "is of another bundle or binding: one of them was changed since, so answers that wait in it do not go out"
             if "identity" in header
             else "has no readable header"
         )
         aside = self._path.with_name(self._path.name + ".other")
         self._path.replace(aside)
         self.notes.append(
-            f"{self._path.name} {whose}. It is kept as {aside.name}, with the answers that had not gone out, and a new one"
+            f"{self._path.name} {whose}. It is kept as {aside.name}, and a new one"
             " begun: windows, hysteresis, held values and counts begin anew."
         )
 

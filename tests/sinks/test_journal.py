@@ -140,9 +140,7 @@ def test_another_identity_is_put_aside_once(tmp_path):
         journal = opened(path, identity)
         assert journal.recovered == []
         [note] = journal.notes
-        assert note.startswith(
-            "a.journal is of another bundle or binding: one of them was changed since. It is kept as"
-        )
+        assert note.startswith("a.journal is of another bundle or binding: one of them was changed since, so")
         assert note.endswith("a new one begun: windows, hysteresis, held values and counts begin anew.")
         assert before.encode() in (tmp_path / "a.journal.other").read_bytes()
         journal.close()
