@@ -6,19 +6,25 @@ from edge_runtime.spec.payload import BalancePreset, NoValue
 
 
 class BalanceLines(NamedTuple):
-    """``weight`` are patterns with the fields mass and unit, in this order; ``refuse`` are those of no weight."""
+    """``weight`` are patterns with the fields mass and unit, in this order; ``refuse`` are those of no weight.
+
+    ``not_understood`` are the whole lines by which it answers a question that it does not know.
+    """
 
     weight: tuple[str, ...]
     refuse: dict[NoValue, tuple[str, ...]]
+    not_understood: tuple[str, ...] = ()
 
 
 _A_WEIGHT = "{mass:number} {unit:word}"
 
 PRESETS: dict[BalancePreset, BalanceLines] = {
-    # Mettler Toledo, reference manuals "MT-SICS": S S is stable, S D dynamic; S I is not executable, as while it tares.
+    # Mettler Toledo, reference manuals "MT-SICS": S S is stable, S D dynamic; S I is not executable, as while it tares; ES,
+    # ET and EL are errors of syntax, transmission and logic in what it was sent.
     "mt-sics": BalanceLines(
         (f"S S {_A_WEIGHT}",),
         {"unstable": (f"S D {_A_WEIGHT}",), "overload": ("S +",), "underload": ("S -",), "not_ready": ("S I",)},
+        ("ES", "ET", "EL"),
     ),
     # Sartorius SBI: the unit is blank while the weight is not stable. Newer models write High and Low, older ones H, L.
     "sartorius-16": BalanceLines(

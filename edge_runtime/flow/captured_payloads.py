@@ -13,6 +13,7 @@ from edge_runtime.spec.reading import LATEST_NS, Damaged, Rejection
 _CHUNK_BYTES: Final = 1 << 16
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TODO: Final = "capture it again; docs/bindings.md says how"
+_BYTES_TODO: Final = "capture it again with mosquitto_sub -F '%t %x', where the payloads are bytes and no text"
 
 
 class Payload(NamedTuple):
@@ -117,7 +118,8 @@ def _payload_of(message: dict[str, object], line: bytes) -> Payload:
     frame = payload.encode() if _is_utf8(line) else payload.encode("latin-1", "replace")
     length = message.get("payloadlen", len(frame))
     if length != len(frame):
-        return _broken(f"{len(frame)} of {length} bytes: -F '%j' ends at a zero byte", frame)._replace(topic=topic)
+        found = f"{len(frame)} of {length} bytes: -F '%j' ends at a zero byte"
+        return _broken(found, frame, _BYTES_TODO)._replace(topic=topic)
     return Payload(frame.rstrip(b"\r\n"), topic, arrival_ns)
 
 
@@ -158,5 +160,5 @@ def _unhexed(line: bytes) -> Payload:
     return _hexadecimal(line) or _broken("a line that is not hexadecimal", line)
 
 
-def _broken(found: str, raw: bytes) -> Payload:
-    return Payload(Damaged(Rejection("bad_frame", "capture", found, "whole payloads", _TODO), raw))
+def _broken(found: str, raw: bytes, todo: str = _TODO) -> Payload:
+    return Payload(Damaged(Rejection("bad_frame", "capture", found, "whole payloads", todo), raw))

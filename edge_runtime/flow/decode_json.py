@@ -23,8 +23,12 @@ _LONGEST_INTEGER_BITS = 64
 _ESCAPE = re.compile(r"~(?![01])")
 _NUMERIC = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONGEST_NUMERIC = 64
+_WITH_COMMA = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
+# A unit behind a number; where no blank stands between them it has no digit, so that a date is none.
+_WITH_UNIT = re.compile(rf"\s*{_NUMERIC.pattern}(?:\s+[^\s\d+-]\S*|[^\s\d.,:+-]+)\s*")
 _MOST_NAMES = 64
 _AS_BYTES = "check decode.format, the baud rate and who else writes on the line; `edge-runtime record` shows its bytes"
+_NO_VALUE = "bind another field, or have the sender write null where it has no value"
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -148,7 +152,18 @@ def _hint(raw: object, expected: str) -> str:
         return 'name one of its elements by a pointer, e.g. field = "/reading/0"'
     if raw is None:
         return f"bind the field that holds {expected}"
-    return "bind another field, or have the sender write null where it has no value"
+    if type(raw) is str and len(raw) <= _LONGEST_NUMERIC and "number" in expected:
+        return _text_hint(raw)
+    return _NO_VALUE
+
+
+def _text_hint(text: str) -> str:
+    """Say what a text is that a person would read a number in."""
+    if _WITH_COMMA.fullmatch(text):
+        return "that is a text with a decimal comma, which no JSON number has: have the sender send a plain number"
+    if _WITH_UNIT.fullmatch(text):
+        return "that is a text with a unit in it: have the sender send a plain number, and say its unit in the binding"
+    return _NO_VALUE
 
 
 def getter_of(field: str) -> Getter:

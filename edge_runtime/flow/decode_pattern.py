@@ -18,6 +18,7 @@ from edge_runtime.spec.reading import Reading, Rejection
 _BYTE_ORDER_MARK = "\ufeff"
 # OIML R 76-1 has a scale with d < e mark the digit that is not verified: makers print it in brackets, at the number's end.
 _UNVERIFIED = re.compile(r"(?<=[0-9.,])\[([0-9]++)\]")
+_CORRECT_QUESTION = "correct source.poll.send: the question, and the line end behind it"
 # A word may look like a number, so a category may be read from any field.
 _KINDS = {
     "number": {"number", "int"},
@@ -56,7 +57,7 @@ class PatternDecoder(Decoder):
     ) -> None:
         """Compile; raises ConfigurationError for a malformed pattern or a bound field that is not in it."""
         lines = BalanceLines((decode.pattern or "",), decode.refuse)
-        pictures, refuse = lines if decode.preset is None else PRESETS[decode.preset]
+        pictures, refuse, self._not_understood = lines if decode.preset is None else PRESETS[decode.preset]
         compiled = compile_pattern(pictures[0], decode.decimal)
         self._encoding = decode.encoding
         self._match = compiled.expression.fullmatch
@@ -138,6 +139,9 @@ class PatternDecoder(Decoder):
         for match, why in self._no_values:
             if match(text) is not None:
                 return why._replace(found=f"{why.found}: {quote(text)}")
+        if text in self._not_understood:
+            found = f"{quote(text)}: it did not understand what it was sent"
+            return Rejection("no_match", "line", found, self._expected, _CORRECT_QUESTION)
         return Rejection("no_match", "line", quote(text), self._expected, self._todo)
 
 

@@ -74,7 +74,9 @@ def _make_reader(time: TimeField, decimal: DecimalMark) -> Callable[[object], in
 
 
 _NO_ZONE_TODO = "let the sender add it, or set utc_offset_minutes in decode.time: 0 is UTC, 60 is UTC+1"
-_ABSENT_TODO = "correct decode.time.field in device.toml, or leave decode.time out: then the time of arrival counts"
+_ABSENT_TODO = (
+    'correct decode.time.field in device.toml, or set decode.time.when_bad = "arrival": then the time of arrival counts'
+)
 
 
 class _NoZoneError(ValueError):

@@ -23,6 +23,7 @@ from edge_runtime.flow.framing import make_framing
 from edge_runtime.flow.join import Join, Joined
 from edge_runtime.flow.line import max_streams, refuse_stream
 from edge_runtime.flow.present_fields import absent
+from edge_runtime.flow.quoting import nearest, quote_names
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.flow.window import Stream, WindowRule
 from edge_runtime.run import checks
@@ -38,7 +39,7 @@ from edge_runtime.spec.payload import SenmlDecode, SparkplugDecode
 from edge_runtime.spec.reading import ABSENT, LATEST_NS, Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.source import FolderSource, MqttSource
-from edge_runtime.spec.topic import level_of
+from edge_runtime.spec.topic import level_of, matches
 
 _SHOWN_NUMBERS: Final = 4
 _REFUSED: Final = BundleError.exit_code
@@ -46,14 +47,17 @@ _STANDARD_INPUT: Final = "-"
 _RETAINED: Final = "the broker had kept it: run takes no such message, unless source.retained says accept"
 _NO_FIELD: Final = "a header, a comment or blank"
 _NO_METRIC: Final = "a birth, a death or a command, or has no bound metric"
+_WITH_TOPICS: Final = "its topic stands before it, as mosquitto_sub -v writes it: capture with -F '%j'"
+_BYTES_WITH_TOPICS: Final = "Sparkplug needs its topics and all its bytes: capture with mosquitto_sub -F '%t %x'"
 _NOTHING: Final = "nothing to judge; of a recording the first line after each opening is passed over, as run does"
 
 
 class Sample(NamedTuple):
     """What one payload, or one reading of several in it, came to.
 
-    ``outcome`` is accepted, update (a value for a later sample), duplicate, refused or no_sample; ``channels`` has for
-    each channel what was sent, in which unit, and where the sample was judged good what it is in the contract's unit.
+    ``outcome`` is accepted, update (a value for a later sample), duplicate, refused, no_sample or not_subscribed (of a
+    topic that the line does not take); ``channels`` has for each channel what was sent, in which unit, and where the
+    sample was judged good what it is in the contract's unit.
     """
 
     outcome: str
@@ -236,20 +240,51 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
     for number, payload in enumerate(found, 1):
         if with_topic:
             payload = _with_topic(payload)  # noqa: PLW2901
+        if _is_elsewhere(payload.topic, line):
+            outcomes["not subscribed"] += 1
+            _say(f"payload {number} ({payload.topic}): {_not_subscribed(payload.topic, line)}")
+            _write(_record(number, payload, Sample("not_subscribed"), ()))
+            continue
         absent_fields = binding.absent(payload.frame, payload.topic)
         arrival_ns = time.time_ns() if payload.arrival_ns is None else payload.arrival_ns
         for sample in binding.take(payload.frame, arrival_ns, payload.topic):
             missing = [one for one in absent_fields if not _is_told(one, sample.rejection)]
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
             kept = [_RETAINED] if drops and payload.is_retained else []
-            for words in _text(number, payload, sample, [*missing, *kept], nothing):
+            how = _capture_otherwise(payload, line) if sample.rejection is not None else []
+            for words in _text(number, payload, sample, [*missing, *kept, *how], nothing):
                 _say(escaped(words))
-            record = _record(number, payload, sample, missing)
-            sys.stdout.buffer.write(to_json(record, inf_nan_mode="constants") + b"\n")
+            _write(_record(number, payload, sample, missing))
     told = [f"{count} {what}" for what, count in outcomes.items()]
     _say(f"{number} payloads: {', '.join(told) or _NOTHING}")
     is_good = outcomes["accepted"] and not any(what.startswith("refused") for what in outcomes)
     return 0 if is_good else _REFUSED
+
+
+def _is_elsewhere(topic: str, line: LineConfig) -> bool:
+    """Whether the broker would not even send the line what was captured."""
+    return bool(topic) and isinstance(line.source, MqttSource) and not _takes(line.source, topic)
+
+
+def _takes(source: MqttSource, topic: str) -> bool:
+    return any(matches(one, topic) for one in source.topics)
+
+
+def _not_subscribed(topic: str, line: LineConfig) -> str:
+    topics = line.source.topics if isinstance(line.source, MqttSource) else ()
+    near = nearest(topic, topics) if len(topics) > 1 else ""
+    return f"not subscribed: source.topics has {quote_names(topics)}" + (f"; {near}" if near else "")
+
+
+def _capture_otherwise(payload: Payload, line: LineConfig) -> list[str]:
+    """How to capture it so that it could be read, where the way it was captured is why it cannot."""
+    if payload.topic or not isinstance(line.source, MqttSource):
+        return []
+    if isinstance(line.decode, SparkplugDecode):
+        return [_BYTES_WITH_TOPICS]
+    frame = payload.frame.raw if isinstance(payload.frame, Damaged) else payload.frame
+    topic = frame.partition(b" ")[0].decode(errors="replace")
+    return [_WITH_TOPICS] if "/" in topic and _takes(line.source, topic) else []
 
 
 def _with_topic(payload: Payload) -> Payload:
@@ -264,6 +299,10 @@ def _with_topic(payload: Payload) -> Payload:
 def _is_told(clause: str, rejection: Rejection | None) -> bool:
     """Whether the refusal itself names the absent field."""
     return rejection is not None and clause.partition(": ")[2].partition(";")[0] in rejection.found
+
+
+def _write(record: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(to_json(record, inf_nan_mode="constants") + b"\n")
 
 
 def _record(number: int, payload: Payload, sample: Sample, missing: Sequence[str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import stop_signals
-from edge_runtime.run.summary import NOTHING_TAKEN, nothing_taken, summary
+from edge_runtime.run.summary import NOTHING_TAKEN, first_text, nothing_taken, summary
 from edge_runtime.run.tracing import open_trace
 from edge_runtime.spec.report import REQUIRED, Report, State
 from edge_runtime.spec.source import ReplaySource
@@ -77,6 +77,7 @@ class Service:
         self._unusable = 0
         self._announced: tuple[object, ...] = ()
         self._discovery: Discovery | None = None
+        self._told: set[tuple[str, str]] = set()
 
     def run(self, *, exit_on_refusal: bool) -> int:
         """Boot and serve; gives the exit code."""
@@ -101,7 +102,7 @@ class Service:
             self._write("ERROR", str(error), ready=False, live=False)
             raise
         for lane in self._lanes:
-            for told in summary(lane, self._state):
+            for told in summary(lane, self._state, told=self._told):
                 _say(f"line {lane.name}: {told}")
         self._notice.stopping()
         self._write("OPERATIONAL", self._reason(), ready=False, stopped=True)
@@ -162,6 +163,11 @@ class Service:
         self._discovery = self._make_discovery(models)
         self._write("OPERATIONAL", "every check passed", ready=True)
         self._notice.ready("serving")
+        for lane in self._lanes:
+            journal = lane.health().journal
+            for note in journal.notes if journal is not None else ():
+                _say(f"line {lane.name}: {note}")
+            _say(f"line {lane.name}: samples come from {lane.source.name}")
         self._turn(self._lanes, self._every_tick)
 
     def _make_discovery(self, models: dict[str, ReadyModel]) -> "Discovery | None":
@@ -215,10 +221,19 @@ class Service:
 
     def _every_tick(self) -> None:
         self._prove()
+        self._tell_first_refusals()
         self._notice.watchdog()
         if self._discovery is not None:
             self._discovery.tick()
         self._write("OPERATIONAL", self._reason(), ready=True)
+
+    def _tell_first_refusals(self) -> None:
+        """Say each reason once a line, when it first comes: whoever looks on must not wait for the end."""
+        for lane in self._lanes:
+            for reason, refusal in lane.first_refusals.items():
+                if (lane.name, reason) not in self._told:
+                    self._told.add((lane.name, reason))
+                    _say(f"line {lane.name}: {first_text(reason, refusal)}")
 
     def _prove(self) -> None:
         """Have each model answer goldens again: on schedule, and at once where it gave something that is no answer."""

@@ -8,6 +8,7 @@ from typing import Final
 from edge_runtime.errors import EdgeRuntimeError
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.quoting import quote
 from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC
 from edge_runtime.links.serial_port import LinkAbsent, find_port
 from edge_runtime.run.config import LoadedConfig
@@ -79,6 +80,12 @@ def _port(subject: str, spec: SerialSource) -> Finding:
     how = f"{name}, found by match" if spec.match is not None else name
     if not os.access(os.path.realpath(name), os.R_OK | os.W_OK):
         return Finding(subject, "fail", f"{how} may not be opened by this user", "see the port's own line above")
+    endless = [one for one in (spec.poll.questions if spec.poll is not None else ()) if one[-1:].isprintable()]
+    if endless:
+        return Finding(
+            subject, "warn", f"{how}; source.poll.send {quote(endless[0])} has no line end: most instruments wait for it, silent",
+            r'end it with "\r\n" or "\n", as the instrument\'s manual says',
+        )  # fmt: skip
     settings = f"{spec.baud} baud, {spec.bytesize}{spec.parity[0].upper()}{spec.stopbits}"
     return Finding(subject, "ok", f"{how}, to be opened with {settings}")
 

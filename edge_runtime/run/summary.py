@@ -1,7 +1,7 @@
 """What came of a line, in words: both ledgers, and the first refusal of each reason; it counts nothing itself."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,10 +20,11 @@ class FirstRefusal(NamedTuple):
     text: str
 
 
-def summary(lane: Lane, state: Path) -> Iterator[str]:
+def summary(lane: Lane, state: Path, told: Collection[tuple[str, str]] = ()) -> Iterator[str]:
     """What came of a lane that has stopped, a line each: ledgers, duplicates, the first refusal of each reason.
 
-    ``state`` is the folder by which a second run knows the samples of the first again, where the lane keeps any.
+    ``state`` is the folder by which a second run knows the samples of the first again, where the lane keeps any;
+    ``told`` has line and reason of those first refusals that were told when they came.
     """
     here, whole = lane.of_this_start, lane.line.ledger
     sums = ledger_text(whole, pending_answers=lane.health().ledger.pending_answers)
@@ -37,7 +38,13 @@ def summary(lane: Lane, state: Path) -> Iterator[str]:
         known = f" (state in {state})" if lane.keeps_state else ""
         yield f"{here.duplicate} duplicates of samples already answered{known}"
     for reason, refusal in lane.first_refusals.items():
-        yield f"first {reason}: {refusal}"
+        if (lane.name, reason) not in told:
+            yield first_text(reason, refusal)
+
+
+def first_text(reason: str, refusal: Rejection) -> str:
+    """The first refusal of its reason, in one line."""
+    return f"first {reason}: {refusal}"
 
 
 def nothing_taken(lane: Lane) -> str:

@@ -219,10 +219,17 @@ class Journal:
 
     def _put_aside(self, found: "_Found") -> None:
         header = found.records[0] if found.records else {}
-        whose = f"belongs to {header['identity']}" if "identity" in header else "has no readable header"
+        whose = (
+            "is of another bundle or binding: one of them was changed since, so answers that wait in it do not go out"
+            if "identity" in header
+            else "has no readable header"
+        )
         aside = self._path.with_name(self._path.name + ".other")
         self._path.replace(aside)
-        self.notes.append(f"{self._path.name} {whose}; it is kept as {aside.name} and a new one begun.")
+        self.notes.append(
+            f"{self._path.name} {whose}. It is kept as {aside.name}, and a new one"
+            " begun: windows, hysteresis, held values and counts begin anew."
+        )
 
     def _replace(self, content: bytes) -> None:
         temporary = self._temporary()

@@ -64,6 +64,7 @@ class SerialLine:
         self._line_errors = self._not_answered = ""
         self._asking = _make_asking(spec)
         self._heard = False
+        self._asked = self._answered = 0
 
     @property
     def ended(self) -> bool:
@@ -96,9 +97,13 @@ class SerialLine:
         return None
 
     def status(self) -> str:
-        """One plain sentence, and others where the line has errors, or a sample did not come that was asked for."""
+        """One plain sentence, and others where it was asked, the line has errors, or a sample did not come.
+
+        Where no answer is waited for, one counts as answered if anything came before the next question.
+        """
         trace = f"; {self._trace.trouble}" if self._trace is not None and self._trace.trouble else ""
-        return self._status + self._line_errors + self._not_answered + trace
+        asked = f"; asked {self._asked} times, answered {self._answered} times" if self._asked else ""
+        return self._status + asked + self._line_errors + self._not_answered + trace
 
     def stop(self) -> None:
         """Cancel, close and wait for the thread; idempotent."""
@@ -157,17 +162,21 @@ class SerialLine:
         """One turn at a port that sends by itself, or is asked without waiting for its answer."""
         poll, ask_ns = self._spec.poll, settled_ns
         questions = [] if poll is None else [question.encode("latin-1") for question in poll.questions]
+        is_owed = False
 
         def turn(now_ns: int) -> None:
-            nonlocal ask_ns
+            nonlocal ask_ns, is_owed
             if poll is not None and now_ns >= ask_ns:
                 for question in questions:
                     link.write(question)
+                self._asked, is_owed = self._asked + 1, True
                 ask_ns = _next_ns(ask_ns, now_ns, poll.every_s)
             data = link.read()
             mono_ns = self._mono_ns() if data else 0
             if mono_ns < settled_ns or not data:
                 return
+            if is_owed:
+                self._answered, is_owed = self._answered + 1, False
             self._queue.put_dropping(data, self._wall_ns(), mono_ns, fresh=not self._heard)
             self._heard = True
             self._wake.set()
@@ -186,6 +195,7 @@ class SerialLine:
                 self._thread.stopping.wait(min((ask_ns - now_ns) / 1e9, READ_TIMEOUT_S))
                 return
             ask_ns = _next_ns(ask_ns, now_ns, asking.every_s)
+            self._asked += 1
             try:
                 got = asking.ask(wire)
             except LinkLost as error:
@@ -196,6 +206,7 @@ class SerialLine:
             if not isinstance(got, bytes):
                 self._give_up(got.reason, got.words)
                 return
+            self._answered += 1
             for at in range(0, len(got), MAX_CHUNK_BYTES):
                 piece = got[at : at + MAX_CHUNK_BYTES]
                 self._queue.put_dropping(piece, self._wall_ns(), self._mono_ns(), fresh=False)

@@ -214,6 +214,11 @@ class LineConfig(BaseModel):
         """Refuse what Home Assistant would show as one value that jumps."""
         told = [sink for sink in self.sink if isinstance(sink, MqttTopic) and sink.home_assistant]
         level = self.source.stream_level if isinstance(self.source, MqttSource) else None
+        if told and isinstance(self.decode, SparkplugDecode) and not self._is_of_one:
+            raise ValueError(
+                "home_assistant with Sparkplug of several devices, each a stream: they share one topic and would be shown in"
+                ' turn as one value; name the only one in decode.of (or "node") and its node in source.topics'
+            )
         if told and (self.decode.stream is not None or level is not None):
             raise ValueError(
                 "home_assistant with streams; they share one topic and would be shown in turn as one value"
@@ -291,6 +296,15 @@ class LineConfig(BaseModel):
         if topics and isinstance(self.decode, CsvDecode) and self.decode.columns == "header":
             raise ValueError('columns = "header" with topics of channels; name the columns')
         return self
+
+    @property
+    def _is_of_one(self) -> bool:
+        """Whether a line of Sparkplug can only ever have one stream: one node's one device, or the node itself."""
+        if not isinstance(self.decode, SparkplugDecode) or not isinstance(self.source, MqttSource):
+            return False
+        nodes = [topic.split("/") for topic in self.source.topics]
+        is_one_node = len(nodes) == 1 and len(nodes[0]) == _LEVELS_TO_ONE_NODE and "+" not in {nodes[0][1], nodes[0][3]}
+        return is_one_node and (self.decode.of == "node" or (self.decode.of != "devices" and len(self.decode.of) == 1))
 
     @property
     def joins(self) -> bool:
@@ -401,6 +415,7 @@ class DeviceConfig(BaseModel):
 
 
 _OWN_TIMES = (SenmlDecode, SparkplugDecode)
+_LEVELS_TO_ONE_NODE = 5  # spBv1.0/GROUP/+/NODE/#
 _ALL_OF_SPARKPLUG = re.compile(r"spBv1\.0(/[^/#]+(/\+(/[^/#]+)?)?)?/#")
 
 

@@ -174,3 +174,17 @@ def test_a_pattern_may_have_brackets_of_its_own() -> None:
     decode = PatternDecode(format="pattern", pattern="T1[{place:int}] {mass:number}", unverified_digits="drop")
     channels = {"mass": ChannelBinding(field="mass", unit="g")}
     assert make_decoder(decode, channels).decode(b"T1[2] 5.5").values == (5.5,)
+
+
+@pytest.mark.parametrize("line", [b"ES", b"ET\r", b"EL"])
+def test_a_balance_that_did_not_understand_says_to_correct_the_question(line: bytes) -> None:
+    refused = read("mt-sics", line)
+    assert isinstance(refused, Rejection)
+    assert (refused.reason, refused.todo) == (
+        "no_match",
+        "correct source.poll.send: the question, and the line end behind it",
+    )
+    assert refused.found.endswith("it did not understand what it was sent")
+    other = read("sartorius-16", line)
+    assert isinstance(other, Rejection)
+    assert "understand" not in str(other)

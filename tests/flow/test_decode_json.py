@@ -26,6 +26,8 @@ def refused(result: object, reason: str) -> Rejection:
 
 
 OTHER = "bind another field, or have the sender write null where it has no value"
+COMMA = "that is a text with a decimal comma, which no JSON number has: have the sender send a plain number"
+UNIT = "that is a text with a unit in it: have the sender send a plain number, and say its unit in the binding"
 MISSING = Rejection("missing", "channel c", "no value", "a number in Cel", "check the sensor and its cable")
 
 
@@ -115,7 +117,16 @@ def test_a_malformed_pointer_is_a_wrong_configuration() -> None:
 @pytest.mark.parametrize(
     ("raw", "found", "todo"),
     [
-        ('"12,5"', "'12,5'", OTHER),
+        ('"12,5"', "'12,5'", COMMA),
+        ('" -12,50 "', "' -12,50 '", COMMA),
+        ('"21.4 °C"', "'21.4 °C'", UNIT),
+        ('"21.4°C"', "'21.4°C'", UNIT),
+        ('"48%"', "'48%'", UNIT),
+        ('"1e3 W/m2"', "'1e3 W/m2'", UNIT),
+        ('"12N4.5"', "'12N4.5'", OTHER),
+        ('"2026-11-30"', "'2026-11-30'", OTHER),
+        ('"1,234,567"', "'1,234,567'", OTHER),
+        ('"1 of 7"', "'1 of 7'", OTHER),
         ('"nan"', "'nan'", OTHER),
         ('"cold"', "'cold'", OTHER),
         ("true", "true", OTHER),

@@ -83,7 +83,7 @@ def test_a_time_without_zone_is_refused_unless_its_offset_is_declared() -> None:
 
 def test_a_refused_time_says_which_key_to_correct() -> None:
     assert "found nothing; expected" in str(read(None))
-    assert str(read(None)).endswith("or leave decode.time out: then the time of arrival counts")
+    assert str(read(None)).endswith('or set decode.time.when_bad = "arrival": then the time of arrival counts')
     assert str(read(1700000000)).endswith("correct decode.time.format in device.toml")
 
 

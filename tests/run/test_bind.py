@@ -120,6 +120,47 @@ def test_a_message_that_the_broker_had_kept_is_told_where_run_drops_it(bind: Bin
     assert "the broker had kept it" not in bind(message("a/b", GOOD.decode()))[2]
 
 
+def subscribed(bind: Bind, *topics: str) -> None:
+    source = f'kind = "mqtt"\ntopics = {json.dumps(topics)}'
+    write_device_file(bind.config.parent, '[broker]\nhost = "127.0.0.1"\n', line("roof", DEWPOINT, source=source))
+
+
+def test_a_topic_that_the_line_does_not_take_is_told_as_that_and_not_decoded(bind: Bind) -> None:
+    subscribed(bind, "zigbee2mqtt/attik")
+    code, (sample,), text = bind(message("zigbee2mqtt/attic", "no JSON"))
+    assert (code, sample["outcome"], sample["topic"]) == (65, "not_subscribed", "zigbee2mqtt/attic")
+    assert "payload 1 (zigbee2mqtt/attic): not subscribed: source.topics has 'zigbee2mqtt/attik'\n" in text
+    assert "1 payloads: 1 not subscribed" in text
+    subscribed(bind, "zigbee2mqtt/attik", "zigbee2mqtt/+/x")
+    assert "'zigbee2mqtt/+/x'; nearest: 'zigbee2mqtt/attik'" in bind(message("zigbee2mqtt/attic", "no JSON"))[2]
+
+
+def test_what_else_the_broker_had_does_not_count_against_the_line(bind: Bind) -> None:
+    subscribed(bind, "zigbee2mqtt/+")
+    code, samples, _ = bind(message("zigbee2mqtt/attic", GOOD.decode()) + message("zigbee2mqtt/bridge/state", "online"))
+    assert (code, [one["outcome"] for one in samples]) == (0, ["accepted", "not_subscribed"])
+
+
+def test_a_topic_before_the_payload_is_told_as_mosquitto_sub_v(bind: Bind) -> None:
+    subscribed(bind, "zigbee2mqtt/+")
+    code, _, text = bind(b"zigbee2mqtt/attic " + GOOD)
+    assert code == 65
+    assert "  its topic stands before it, as mosquitto_sub -v writes it: capture with -F '%j'" in text
+    assert "mosquitto_sub" not in bind(b"zwave/attic " + GOOD)[2]
+    assert "mosquitto_sub" not in bind(GOOD)[2]
+
+
+def test_sparkplug_without_its_topics_is_told_how_to_capture(bind: Bind) -> None:
+    subscribed(bind, "spBv1.0/plant/#")
+    bind.config.write_text(bind.config.read_text().replace('"json"', '"sparkplug"'))
+    code, _, text = bind(b"0a0b\n")
+    assert code == 65
+    assert "  Sparkplug needs its topics and all its bytes: capture with mosquitto_sub -F '%t %x'" in text
+    _, (sample,), _ = bind(message("spBv1.0/plant/NBIRTH/press", "ab", payloadlen=9))
+    assert "mosquitto_sub -F '%t %x'" in sample["refused"]["todo"]
+    assert "capture with" not in bind(b"spBv1.0/plant/NBIRTH/press 0a0b\n")[2]
+
+
 def test_the_channel_behind_extrapolating_is_told_with_its_band(bind: Bind) -> None:
     _, (sample,), text = bind(GOOD.replace(b"990", b"1009.6"))
     assert sample["flags"] == ["converted", "extrapolating"]

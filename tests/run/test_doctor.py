@@ -474,3 +474,15 @@ def test_the_example_of_the_documentation_is_how_it_prints() -> None:
     example = page.split("```")[1].strip().splitlines()
     counts = [sum(line.startswith(f"{word:8}") for line in example) for word in ("Ok", "Warn", "Fail", "Skipped")]
     assert example[-1] == "{} Ok, {} Warn, {} Fail, {} Skipped (Skipped is not checked)".format(*counts)
+
+
+@pytest.mark.parametrize(("send", "status"), [(r"S", "warn"), (r"S\r\n", "ok"), (r"\u0005", "ok")])
+def test_a_question_without_a_line_end_is_warned_of(
+    config: Path, monkeypatch: pytest.MonkeyPatch, send: str, status: str
+) -> None:
+    monkeypatch.setattr(source_findings, "find_port", lambda _: "/dev/null")
+    source = f'kind = "serial", port = "/dev/null", poll = {{ send = "{send}", every_s = 1 }}'
+    config.write_text(CONFIG.replace('kind = "stdin"', source))
+    loaded = load_config(config)
+    found = source_findings.source(loaded, loaded.config.line[0])
+    assert (found.status, "source.poll.send 'S' has no line end" in found.text) == (status, status == "warn")

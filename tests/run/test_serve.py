@@ -414,3 +414,30 @@ def test_a_bundle_in_the_place_of_a_device_file(site: Path) -> None:
         "edge-runtime: device file frost: found a bundle; expected a TOML file that names the bundle; "
         "write one like the smallest example of docs/device_toml.md\n"
     ))  # fmt: skip
+
+    path.write_text(path.read_text().replace("solar_irradiance_W_m2", "solar_irradiance"))
+    other = run_program("run", home=site, cwd=site)
+    assert (
+        "edge-runtime: line frost: frost.journal is of another bundle or binding: one of them was changed"
+        in other.stderr
+    )
+    assert "edge-runtime: line frost: frost.journal" not in again.stderr
+
+
+def test_the_first_refusal_of_each_reason_is_said_when_it_comes_and_not_again(site: Path) -> None:
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    bad = LINES[2].replace(LINES[2].split(b",")[1], b"cold")
+    with PtyDevice(site / "tty") as device, _running(site) as started:
+        _status_says(site, "open since")
+        device.write(b"\n" + b"".join([*LINES[:2], bad, bad]))
+        _status_says(site, '"not_a_number": 2')
+        assert started.stderr
+        os.set_blocking(started.stderr.fileno(), False)
+        told = started.stderr.read().decode()
+        started.send_signal(signal.SIGTERM)
+        os.set_blocking(started.stderr.fileno(), True)
+        _, later = started.communicate(timeout=PATIENCE_S)
+    assert f"edge-runtime: line frost: samples come from serial {site / 'tty'}\n" in told
+    assert told.count("edge-runtime: line frost: first not_a_number: ") == 1
+    assert "first not_a_number" not in later.decode()
+    assert "line frost: samples: " in later.decode()

@@ -139,7 +139,10 @@ def test_another_identity_is_put_aside_once(tmp_path):
     for identity, before in (("frost@2", "frost@1"), ("frost@3", "frost@2")):
         journal = opened(path, identity)
         assert journal.recovered == []
-        assert journal.notes == [f"a.journal belongs to {before}; it is kept as a.journal.other and a new one begun."]
+        [note] = journal.notes
+        assert note.startswith("a.journal is of another bundle or binding: one of them was changed since, so")
+        assert note.endswith("a new one begun: windows, hysteresis, held values and counts begin anew.")
+        assert before.encode() in (tmp_path / "a.journal.other").read_bytes()
         journal.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.journal", "a.journal.lock", "a.journal.other"]
     assert b"frost@2" in (tmp_path / "a.journal.other").read_bytes()

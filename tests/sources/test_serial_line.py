@@ -297,6 +297,12 @@ def test_a_question_is_asked_again_and_again(device, start):
         device.write(b"%d\n" % times)
         rig.until_bytes(2 * times + 2)
     assert rig.data == b"0\n1\n2\n3\n"
+    device.write(b"more\n")
+    rig.until_bytes(13)
+    assert "; asked 4 times, answered 4 times" in rig.line.status()  # twice to one question is once
+    rig.clock.advance(60)
+    assert device.read() == b"READ?\r\n"
+    rig.until_said("; asked 5 times, answered 4 times")
 
 
 def test_errors_on_the_line_are_told_from_the_open_on(device, start):
@@ -386,7 +392,8 @@ def test_a_sample_that_did_not_come_is_counted_and_said(device, start):
     rig.clock.advance(1)
     assert device.read() == b"SYST:ERR?\n"
     device.write(b'-410,"Query INTERRUPTED"\n')
-    rig.until_said("; the last sample that did not come, at 2025-10-09T08:53:21Z: no answer to 'READ?' within 1 s; "
+    rig.until_said("; asked 1 times, answered 0 times; the last sample that did not come, at "
+                   "2025-10-09T08:53:21Z: no answer to 'READ?' within 1 s; "
                    "'SYST:ERR?' says '-410,\"Query INTERRUPTED\"'")  # fmt: skip
     rig.chunks += rig.line.take()
     assert given_up(rig) == [("no_answer", 1)]

@@ -107,3 +107,31 @@ def test_a_node_s_name_is_one_level_of_a_topic(name: str) -> None:
         device({"kind": "sparkplug"}, sparkplug={"group": name})
     with pytest.raises(ValidationError):
         device({"kind": "sparkplug"}, sparkplug={"group": "g", "edge": name})
+
+
+def shown(topic: str, of: object) -> LineConfig:
+    sink = ({"kind": "mqtt", "home_assistant": True},)
+    return line(topic, decode={"format": "sparkplug", "of": of}, sink=sink)
+
+
+@pytest.mark.parametrize(
+    ("topic", "of"),
+    [
+        ("spBv1.0/plant/+/press/#", "devices"),
+        ("spBv1.0/plant/+/press/#", ("oven", "roof")),
+        ("spBv1.0/plant/+/+/#", ("oven",)),
+        ("spBv1.0/+/+/press/#", ("oven",)),
+        ("spBv1.0/plant/#", "node"),
+    ],
+)
+def test_home_assistant_of_several_devices_is_refused(topic: str, of: object) -> None:
+    with pytest.raises(ValidationError, match="home_assistant with Sparkplug of several devices"):
+        shown(topic, of)
+
+
+@pytest.mark.parametrize("of", ["node", ("oven",)])
+def test_home_assistant_of_one_device_is_taken(of: object) -> None:
+    assert shown("spBv1.0/plant/+/press/#", of).sink
+    with pytest.raises(ValidationError, match="home_assistant with Sparkplug of several devices"):
+        line(decode={"format": "sparkplug", "of": of}, sink=({"kind": "mqtt", "home_assistant": True},),
+             source={"kind": "mqtt", "topics": ("spBv1.0/plant/+/press/#", "spBv1.0/plant/+/saw/#")})  # fmt: skip
