@@ -215,11 +215,14 @@ def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:
     findings: list[Finding] = []
     largest = 0.0
     for variant, model in zip(contract.variants, models, strict=True):
-        off = output_proof(model, source.asked)
-        largest = max(largest, *off.values())
-        failures += output_failures(contract, contract.model_of(variant), model, off)
+        proof = output_proof(model, source.asked)
+        largest = max(largest, *proof.off.values())
+        failures += output_failures(contract, contract.model_of(variant), model, proof)
         failures += _map_failures(source, contract.model_of(variant), model)
-        findings += as_answering(contract, model, source.asked, {name: output_limit(model, name) for name in off})
+        # A record of another stage says nothing of the model.
+        outputs = {name: values for name, values in source.asked.outputs.items() if name not in proof.stages}
+        asked = source.asked._replace(outputs=outputs)
+        findings += as_answering(contract, model, asked, {name: output_limit(model, name) for name in outputs})
     return _Met(max(tensor_off.values()), largest, tuple(failures), tuple(findings))
 
 
