@@ -13,7 +13,7 @@ from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
 from edge_runtime.author.passes import answer_rows, outputs_for, through
 from edge_runtime.author.record import Metrics
-from edge_runtime.author.record_stage import Stage, stage_of
+from edge_runtime.author.record_stage import WANTED, Stage, stage_of
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.model import Model
 from edge_runtime.spec.manifest import Manifest
@@ -91,7 +91,7 @@ def output_proof(model: Model, asked: Asked) -> OutputProof:
             stage = stage_of(model, name, ours, theirs)
             raise ConfigurationError(
                 subject="reference, output", found=stage.found if stage else f"shape {theirs.shape}",
-                expected=stage.expected if stage else f"{ours.shape}",
+                expected=WANTED if stage else f"{ours.shape}",
                 todo=stage.todo if stage else f"write what the framework answered at {name}",
             )  # fmt: skip
         proof.off[name] = _largest(ours, theirs.reshape(ours.shape))
@@ -122,7 +122,7 @@ def output_failures(contract: Contract, file: str, model: Model, proof: OutputPr
         limit, stage = output_limit(model, tensor), proof.stages.get(tensor)
         if stage is not None:
             yield (
-                f"{named.file}, {_array(named.output, tensor)}: found {stage.found}; [reference] wants {stage.expected}; "
+                f"{named.file}, {_array(named.output, tensor)}: found {stage.found}; [reference] wants {WANTED}; "
                 f"{stage.todo}"
             )
         elif not apart <= limit:

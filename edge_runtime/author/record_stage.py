@@ -11,6 +11,9 @@ from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess
 from edge_runtime.spec.outputs import Output, PostStep, Sigmoid, Softmax
 
+WANTED = "the model's own output, before postprocess"
+"""What a record has to be."""
+
 _ALIKE = 1e-3
 _MIN_NUMBERS = 8
 _UNSAID: tuple[PostStep, ...] = (Softmax(step="softmax"), Sigmoid(step="sigmoid"))
@@ -23,8 +26,6 @@ class Stage(NamedTuple):
 
     found: str
     todo: str
-
-    expected = "the model's own output, before postprocess"
 
 
 def stage_of(model: Model, tensor: str, ours: Values, theirs: Values) -> Stage | None:
