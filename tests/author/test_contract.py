@@ -106,7 +106,7 @@ def test_the_examples_load(name: str) -> None:
         (
             'step = "standardize"',
             'step = "fit"',
-            "input.0.preprocess.0.step: found 'fit'; expected one of 'standardize'",
+            "input.0.preprocess.0.step: found 'fit'; expected 'filter' perhaps; it may be",
         ),
         ("count = 24", 'count = 24\nunits = { air_temperature = ["m"] }', "found 'm' (m measures length"),
         ("count = 24", 'count = 24\nunits = { air_temperature = ["[degF]"] }', "found '[degF]' first; expected 'Cel'"),
