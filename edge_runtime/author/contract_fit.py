@@ -122,6 +122,8 @@ def _of_goldens(contract: Contract, path: Path) -> Iterator[ConfigurationError]:
         if own is None:
             yield unknown_key(f"{path}, goldens.units.{name}", name, set(known))
             continue
+        if any(_of_unit(own, "")):
+            continue  # told with the channel itself: until that is written, nothing can be held against it
         for unit in units:
             yield from _of_unit(unit, f"{path}, goldens.units.{name}", like=own)
         if units[0] != own:

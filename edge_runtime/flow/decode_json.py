@@ -42,7 +42,10 @@ class JsonDecoder(Decoder):
                     subject=f"channel {name!r}, read", found="'columns'", expected="'list', 'base64' or 'file' in JSON",
                     todo="only csv has columns",
                 )  # fmt: skip
-        self._fields = {f"channel {name}": binding.field for name, binding in channels.items()}
+        # By what a refusal is about: the field, and the key of the device file that names it.
+        self._fields = {f"channel {name}": (one.field, f"channels.{name}.field") for name, one in channels.items()}
+        if decode.time is not None:
+            self._fields[f"time field {decode.time.field!r}"] = (decode.time.field, "decode.time.field")
         conversions = Conversions(
             "field", _number, _text, _carried, "a JSON number", _word, numeric_text=_numeric_text, hint=_hint, has=has
         )
@@ -56,16 +59,18 @@ class JsonDecoder(Decoder):
             row = from_json(data, cache_strings="none")
         except ValueError:
             return self._read_slowly(frame)
-        return self._assemble(row) if type(row) is dict else _no_object(frame)
+        if type(row) is not dict:
+            return _no_object(frame)
+        item = self._assemble(row)
+        return item if type(item) is not Rejection or item.reason != "bad_time" else self.explain_missing(frame, item)
 
     def explain_missing(self, frame: bytes, refused: Rejection) -> Rejection:
         """A field that the object does not have is most likely a name mistyped in the device file: say what it does have."""
         text = frame.decode(self._encoding).removeprefix(_BYTE_ORDER_MARK)
-        row, field = from_json(text, cache_strings="none"), self._fields[refused.subject]
+        row, (field, key) = from_json(text, cache_strings="none"), self._fields[refused.subject]
         if has(row, field):
             return refused
         near = like(field, list(names_in(row)))
-        key = f"channels.{refused.subject.removeprefix('channel ')}.field"
         return refused._replace(
             found=f"no field {quote(field)} in the object",
             todo=f"correct {key} in device.toml ({near}); where it was right before, look at the sensor and its cable",

@@ -122,6 +122,9 @@ class Line:
         self._contract = contract
         self._name = name
         self._rule = WindowRule(manifest)
+        self._paced = f"{self._rule.length} samples at the contract's pace"
+        if self._rule.period_ns is not None:
+            self._paced += f", one each {self._rule.period_ns / 1e9:g} s"
         self._post = Postprocess(manifest, model.variant)
         self._preprocess, self._infer = model.preprocess(), model.infer
         self._looks_first = may_be_not_finite(manifest)
@@ -420,7 +423,7 @@ class Line:
         self.ledger.due += 1
         if not stream.is_unbroken:
             self._refuse(
-                Rejection("gap", "window", stream.break_words, f"{self._rule.length} samples at the contract's pace",
+                Rejection("gap", "window", stream.break_words, self._paced,
                           f"answers come again once the window is whole{_ARRIVAL if reading.time_ns is None else ''}"),
                 name, raw,
             )  # fmt: skip

@@ -131,11 +131,14 @@ def _window_lines(manifest: Manifest) -> Iterator[str]:
     if window is None:
         yield "window: none, each sample is one input"
         return
-    pace = "not checked"
+    pace = "not checked: the contract has no period_s, so a sample that is missing is not seen either"
     if window.period_s:
-        pace = f"one each {window.period_s:g} s, flagged where off by more than {window.rate_tolerance:.0%}"
+        pace = (
+            f"one each {window.period_s:g} s, flagged where off by more than {window.rate_tolerance:.0%}; "
+            "a window over a missing sample is refused"
+        )
     yield f"window: {window.length} samples, moved by {window.hop}, {window.order.replace('_', ' ')}"
-    yield f"  pace: {pace}; a window over a missing sample is refused"
+    yield f"  pace: {pace}"
 
 
 def _step_lines(step: Step, names: Sequence[str]) -> Iterator[str]:

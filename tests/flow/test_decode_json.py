@@ -244,7 +244,7 @@ def test_status_stream_time_unit_and_carry() -> None:
     assert refused(json.decode(frame.replace(b"true", b"1")), "bad_status").found == "1"
     assert refused(json.decode(frame.replace(b'"ok"', b'"o"')), "bad_status").found == "nothing"
     assert refused(json.decode(frame.replace(b'"id":7', b'"id":{}')), "missing_field").found == "an object"
-    assert refused(json.decode(frame.replace(b'"ts"', b'"tt"')), "bad_time").found == "nothing"
+    assert refused(json.decode(frame.replace(b'"ts"', b'"tt"')), "bad_time").found == "no field 'ts' in the object"
 
 
 def test_nothing_is_kept_between_frames() -> None:
@@ -267,3 +267,12 @@ def test_no_bytes_raise(frame: bytes) -> None:
         json = decoder("t", "/x/0/t", time=time, stream="s", carry=("x",))
         assert isinstance(json.decode(frame), Reading | Rejection | None)
     assert isinstance(decoder("t", "/x/0", carry=("x", "u")).decode(frame), Reading | Rejection | None)
+
+
+def test_a_time_field_that_is_not_there_is_told_with_what_is() -> None:
+    json = decoder("t", time=TimeField(field="timestamp", format="iso8601"))
+    absent = refused(json.decode(b'{"ts": "2026-03-01T00:00:00Z", "t": 1}'), "bad_time")
+    assert absent.found == "no field 'timestamp' in the object"
+    assert "correct decode.time.field in device.toml (" in absent.todo
+    assert "'ts'" in absent.todo
+    assert refused(json.decode(b'{"timestamp": null, "t": 1}'), "bad_time").found == "nothing"
