@@ -154,6 +154,8 @@ def _refuse_missing_flag(word: str, command: Command, words: list[str]) -> None:
     given = any(one.partition("=")[0] in takes for one in words)
     if word.startswith("-") or f"--{word}" in names or not takes or given or not all(n.startswith("-") for n in names):
         return
+    if takes == ["--config"]:
+        _refuse_bundle(word, command)
     meant = "--config" if word.endswith(".toml") and "--config" in takes else takes[0]
     raise UsageError(
         subject=f"command line of `{_PROGRAM} {command.name}`",
@@ -161,6 +163,22 @@ def _refuse_missing_flag(word: str, command: Command, words: list[str]) -> None:
         expected=f"`{meant} {word}`, which was probably meant",
         todo=f"see `{_PROGRAM} {command.name} --help`",
     )
+
+
+def _refuse_bundle(word: str, command: Command) -> None:
+    """Refuse a bundle where a device file belongs, by its name alone: a command line reads no model."""
+    from pathlib import Path  # noqa: PLC0415 -- only a mistake needs it
+
+    path = Path(word)
+    is_model = path.suffix == ".onnx"
+    if is_model or path.suffix == ".tar" or (path / "manifest.json").is_file():
+        todo = "write one like the smallest example of docs/device_toml.md"
+        raise UsageError(
+            subject=f"command line of `{_PROGRAM} {command.name}`",
+            found=f"{word!r}, {'a bare model' if is_model else 'a bundle'}",
+            expected="`--config device.toml`, a device file that names the bundle, its source and its units",
+            todo=f"make a bundle of it with `{_PROGRAM} build`, then {todo}" if is_model else todo,
+        )
 
 
 def _unknown(word: str, names: Iterable[str], program: str) -> UsageError:

@@ -24,7 +24,7 @@ class EdgeRuntimeError(Exception):
 
     def __str__(self) -> str:
         line = f"{self.subject}: found {self.found}; expected {self.expected}; {self.todo}"
-        return " ".join(line.split())
+        return escaped(" ".join(line.split()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.subject, self.found, self.expected, self.todo, self.others))
@@ -92,3 +92,8 @@ class SampleRefused(EdgeRuntimeError):
 
 def _rebuild_sample(reason: str, subject: str, found: str, expected: str, todo: str) -> SampleRefused:
     return SampleRefused(reason=reason, subject=subject, found=found, expected=expected, todo=todo)
+
+
+def escaped(text: str) -> str:
+    """``text`` in one line that a terminal or a log is safe from: what is not printable as Python would write it."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resol
 # The newest are judged; what they hold together is bounded, whatever a window is.
 MAX_CASES = 20_000
 MAX_VALUES = 1 << 26
+MAX_LINE_BYTES = 1 << 26
+"""Of what is longer, as a file that is none of captures may be, each piece counts as torn."""
 _SHOWN_LABELS = 20
 
 Numbers = NDArray[np.float64]
@@ -102,7 +105,7 @@ def _read(path: Path, found: Captures) -> int:
     heads = 0
     try:
         with path.open("rb") as stream:
-            for text in stream:
+            for text in iter(partial(stream.readline, MAX_LINE_BYTES), b""):
                 if not text.strip():
                     continue
                 try:
@@ -126,11 +129,17 @@ def _read(path: Path, found: Captures) -> int:
 def _add(found: Captures, head: CaptureHead | None, line: CaptureLine) -> None:
     if line.reason is not None:
         found.refused[line.reason] += 1
-    elif head is None or line.answer is None or "id" not in line.answer:
+    elif head is None or not _is_whole(line.answer):
         found.torn += 1
     else:
-        found.cases.pop(str(line.answer["id"]), None)
-        found.cases[str(line.answer["id"])] = head, line
+        name = str((line.answer or {})["id"])
+        found.cases.pop(name, None)
+        found.cases[name] = head, line
+
+
+def _is_whole(answer: Mapping[str, Any] | None) -> bool:
+    """Whether an answer has a name, and flags that are a list."""
+    return answer is not None and "id" in answer and isinstance(answer.get("flags", []), list)
 
 
 def _told(captures: Captures, judged: int) -> Iterator[str]:
@@ -192,7 +201,7 @@ def _column(channel: Channel, places: Mapping[str, tuple[CapturedChannel, slice]
 
 def _place(channel: Channel, old: CapturedChannel, at: float) -> float:
     """Where the word that stood at a place of the old list stands in the new one; NaN where it does not."""
-    word = old.categories[int(at)] if at >= 0 and int(at) < len(old.categories) else None
+    word = old.categories[int(at)] if 0 <= at < len(old.categories) else None
     if word in channel.categories:
         return float(channel.categories.index(word))
     return np.nan if channel.unknown is None or word is None else float(channel.unknown)
@@ -279,7 +288,11 @@ def _numbers(output: Output, known: Sequence[tuple[str, Mapping[str, Any], Outpu
         except (UnitMismatch, UnitUnknown):
             yield f"  {output.name}: the old answers are in {old.get('unit')}, the new in {output.unit}: not comparable"
             return
-        before, now = np.atleast_1d(old["value"]), np.atleast_1d(new.value)
+        now = np.atleast_1d(new.value)
+        try:
+            before = np.atleast_1d(old["value"])
+        except ValueError:  # lists of different lengths in one
+            before = np.empty(0)
         if before.shape != now.shape or before.dtype.kind not in "fi":
             yield f"  {output.name}: the old answers are of another kind: not comparable"
             return

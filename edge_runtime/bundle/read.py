@@ -109,6 +109,10 @@ def _read_archive(path: Path, origin: str, max_total_bytes: int, max_files: int)
     if path.suffix == ".onnx":
         _refuse(origin, "a bare model", "a bundle, a folder or a .tar of it",
                 "make one of it with edge-runtime build, as docs/tutorial.md shows")  # fmt: skip
+    if path.suffix == ".toml":
+        _refuse(origin, "a TOML file, a device file or a contract", "a bundle, a folder or a .tar of it",
+                "name the bundle that the device file names (a command with --config takes the file itself);"
+                " of a contract make one with edge-runtime build")  # fmt: skip
     try:
         _require_regular(path.lstat().st_mode, path.name, origin)
         with open(os.open(path, _FLAGS), "rb") as stream:  # noqa: PTH123 - pathlib takes no descriptor

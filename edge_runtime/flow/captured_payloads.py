@@ -8,7 +8,7 @@ from pydantic_core import from_json, to_json
 
 from edge_runtime.flow.framing import Framer
 from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC, RecordingError, RecordingReader
-from edge_runtime.spec.reading import Damaged, Rejection
+from edge_runtime.spec.reading import LATEST_NS, Damaged, Rejection
 
 _CHUNK_BYTES: Final = 1 << 16
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -130,14 +130,19 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _arrival(tst: object) -> int | None:
-    """``2026-11-30T21:36:58.176555Z+0000``, as mosquitto_sub 2.0 writes it, zone twice; earlier ones give seconds."""
-    if isinstance(tst, int):
-        return tst * 1_000_000_000
+    """``2026-11-30T21:36:58.176555Z+0000``, as mosquitto_sub 2.0 writes it, zone twice; earlier ones give seconds.
+
+    None for what no clock of ours says: before 1970, after 2262, no time at all.
+    """
     try:
-        moment = dt.datetime.fromisoformat(str(tst).replace("Z+", "+"))
-        return (moment - _EPOCH) // dt.timedelta(microseconds=1) * 1000
+        if isinstance(tst, int):
+            arrival_ns = tst * 1_000_000_000
+        else:
+            moment = dt.datetime.fromisoformat(str(tst).replace("Z+", "+"))
+            arrival_ns = (moment - _EPOCH) // dt.timedelta(microseconds=1) * 1000
     except (ValueError, TypeError):
         return None
+    return arrival_ns if 0 <= arrival_ns <= LATEST_NS else None
 
 
 def _hexadecimal(line: bytes) -> Payload | None:

@@ -82,8 +82,13 @@ class Contract:
         "conversions",
     )
 
-    def __init__(self, channels: Sequence[Channel], bindings: Mapping[str, ChannelBinding]) -> None:
-        """Resolve every unit; raises ConfigurationError where a binding does not suit its channel."""
+    def __init__(
+        self, channels: Sequence[Channel], bindings: Mapping[str, ChannelBinding], *, is_paired: bool = False
+    ) -> None:
+        """Resolve every unit; raises ConfigurationError where a binding does not suit its channel.
+
+        ``is_paired``: whoever gives a number gives its unit with it, so that one which is not there lacks no unit.
+        """
         self._channels = tuple(channels)
         bound = [bindings[channel.name] for channel in channels]
         for channel, binding in zip(channels, bound, strict=True):
@@ -93,7 +98,9 @@ class Contract:
         self._corrections = tuple(
             (binding.correction.a, binding.correction.b) if binding.correction else (1.0, 0.0) for binding in bound
         )
-        self._is_record = tuple(binding.unit_field is not None and binding.vocabulary == "senml" for binding in bound)
+        self._is_record = tuple(
+            binding.unit_field is not None and (is_paired or binding.vocabulary == "senml") for binding in bound
+        )
         self._unit_maps = tuple(binding.unit_map for binding in bound)
         # Numbers that must all be there, as most contracts have: one tight loop.
         self._is_plain = all(

@@ -54,6 +54,14 @@ class Ledger:
             },
         }
 
+    def since(self, earlier: Mapping[str, Any]) -> "Ledger":
+        """What was counted after ``as_dict`` gave ``earlier``; answers that were pending then may be published in it."""
+        before, after = Ledger(), Ledger()
+        before.restore(earlier)
+        for name in self.__slots__:
+            setattr(after, name, getattr(self, name) - getattr(before, name))
+        return after
+
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over what ``as_dict`` gave."""
         samples, answers = saved["samples"], saved["answers"]

@@ -15,7 +15,7 @@ from edge_runtime.flow.model import Model
 from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
-from edge_runtime.spec.reading import Damaged, Pack, Reading, Rejection
+from edge_runtime.spec.reading import LATEST_NS, Damaged, Pack, Reading, Rejection
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def refuse_stream(name: str, *, known: int, most: int) -> Rejection | None:
     return None
 
 
+_BROKEN_STATE: Final = Unusable("not_finite_output", "NaN or infinity in the state that the model passes on")
 _ARRIVAL: Final = "; the time of arrival counts here: if the samples carry their own, name its field in decode.time"
 
 
@@ -207,7 +208,9 @@ class Line:
         stream = self._streams.get(name)
         time_ns = reading.time_ns
         if time_ns is None:
-            time_ns = arrival_ns if stream is None or arrival_ns > stream.last_ns else stream.last_ns + 1
+            time_ns = (
+                arrival_ns if stream is None or arrival_ns > stream.last_ns else min(stream.last_ns + 1, LATEST_NS)
+            )
         elif not -self._max_age_ns <= time_ns - arrival_ns <= self._max_ahead_ns:
             self._reject(self._out_of_time(time_ns - arrival_ns), name, raw)
             return
@@ -275,8 +278,8 @@ class Line:
 
     @property
     def pending(self) -> int:
-        """Windows that are due and not answered yet."""
-        return len(self._due)
+        """Windows that are due and not answered yet, and answers that nobody has taken."""
+        return len(self._due) + len(self._answers)
 
     @property
     def oddities(self) -> dict[str, dict[str, int]]:
@@ -420,6 +423,8 @@ class Line:
     def _window_due(
         self, stream: Stream, name: str, time_ns: int, reading: Reading, mono_ns: int | None, raw: bytes
     ) -> None:
+        if stream.is_unbroken and len(self._due) == len(self._windows):
+            self.run()  # first: where that fails, this one is not due yet
         self.ledger.due += 1
         if not stream.is_unbroken:
             self._refuse(
@@ -428,8 +433,6 @@ class Line:
                 name, raw,
             )  # fmt: skip
             return
-        if len(self._due) == len(self._windows):
-            self.run()
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag
@@ -471,13 +474,10 @@ class Line:
     ) -> None:
         made = self._post.make(outputs)
         clips = self._clips and self._passed(part, tensors)
-        for state in self._rule.states:
-            after = np.moveaxis(outputs[state.output], state.batch_axis, 0)
-            for row, due in enumerate(part):
-                due.stream.state[state.input] = after[row].reshape(state.fresh.shape)
+        broken = self._pass_on(part, outputs) if self._rule.states else ()
         for row, due in enumerate(part):
             stream = due.stream
-            answered = self._post.answer(made, row, stream.switches)
+            answered = _BROKEN_STATE if row in broken else self._post.answer(made, row, stream.switches)
             if isinstance(answered, Unusable):
                 self._refuse(
                     Rejection(answered.reason, "answer", answered.found, "a value the contract knows",
@@ -506,6 +506,23 @@ class Line:
             stream.seq += 1
             stream.switches = switches
             self._touched[due.name] = stream
+
+    def _pass_on(self, part: list[_Due], outputs: Mapping[str, NDArray[Any]]) -> set[int]:
+        """Keep the states after this call; the rows where one is not finite, whose streams begin anew.
+
+        No call takes such a state, and every state after it would be as bad.
+        """
+        broken: set[int] = set()
+        for state in self._rule.states:
+            after = np.moveaxis(outputs[state.output], state.batch_axis, 0)
+            for row, due in enumerate(part):
+                due.stream.state[state.input] = after[row].reshape(state.fresh.shape)
+                if not np.isfinite(after[row]).all():
+                    broken.add(row)
+        for row in broken:
+            part[row].stream.begin_anew(self._post.fresh)
+            self._touched[part[row].name] = part[row].stream
+        return broken
 
     def _passed(self, part: list[_Due], tensors: Mapping[str, NDArray[Any]]) -> list[tuple[str, float, float]]:
         """The clips that some number of this batch is beyond; where the trained bands lie within, few need a look."""

@@ -13,6 +13,8 @@ zero, so that equal recordings are equal bytes.
 import re
 from typing import NamedTuple
 
+from edge_runtime.spec.reading import LATEST_NS
+
 MAGIC = b"edge-runtime-recording/1\n"
 MESSAGES_MAGIC = b"edge-runtime-messages/1\n"
 MAX_RECORD_BYTES = 1 << 20
@@ -20,7 +22,6 @@ MAX_RECORD_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 1 << 24
 """What `[broker] max_packet_bytes` may be at most."""
 
-_MAX_TIME_NS = (1 << 63) - 1
 _HEADER = re.compile(rb"(0|[1-9][0-9]{0,18}) (0|[1-9][0-9]{0,7})(?: (anew)| ([01])(r?)(d?) ([1-9][0-9]{0,4}))?\n")
 _CUT_HEADER = re.compile(rb"(?:[0-9]+(?: [0-9]*(?: [0-9anewrd]*(?: [0-9]*)?)?)?)?")
 _LONGEST_HEADER = 40
@@ -75,8 +76,8 @@ def encode_message(record: Record) -> bytes:
 
 
 def _check(time_ns: int, data: bytes, limit: int) -> None:
-    if not 0 <= time_ns <= _MAX_TIME_NS:
-        raise ValueError(f"time_ns is {time_ns}; a record holds 0 to {_MAX_TIME_NS}")
+    if not 0 <= time_ns <= LATEST_NS:
+        raise ValueError(f"time_ns is {time_ns}; a record holds 0 to {LATEST_NS}")
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes; a record holds at most {limit}")
 
@@ -137,6 +138,8 @@ class RecordingReader:
             if len(rest) == _LONGEST_HEADER or not _CUT_HEADER.fullmatch(rest):
                 raise RecordingError(self._offset + at, f"a record begins with {rest!r}")
             return None
+        if int(header[1]) > LATEST_NS:
+            raise RecordingError(self._offset + at, f"a record says it is of {int(header[1])} ns, past 2262")
         length = int(header[2])
         limit = MAX_RECORD_BYTES if header[7] is None else MAX_MESSAGE_BYTES
         if length > limit:

@@ -107,7 +107,8 @@ class OpenModel:
                     todo=f"see what the bundle takes: edge-runtime inspect {self.report.bundle['path']}",
                 )  # fmt: skip
         bound = {channel.name: _binding(channel, units.get(channel.name), vocabulary) for channel in channels}
-        self._contract = Contract(channels, bound)
+        self._contract = Contract(channels, bound, is_paired=True)
+        self._declare = {f"channel {one.name}": _how_to_declare(one, vocabulary) for one in channels}
         self._line = Line(name=_LINE, model=ready.model, contract=self._contract)
 
     @property
@@ -171,8 +172,9 @@ class OpenModel:
     def _offer(self, row: int, values: Mapping[str, Value], time: datetime | None, stream: str) -> None:
         if not isinstance(values, Mapping):
             self._refuse(
-                "bad_sample", "sample", _shown(values), "a mapping from channels to values", "name the channels"
-            )
+                "bad_sample", "sample", _shown(values), "a mapping from channels to values",
+                f"name the channels: {', '.join(self._names)}",
+            )  # fmt: skip
         if not isinstance(stream, str) or not stream.isprintable():
             self._refuse("bad_sample", "stream", _shown(stream), "a printable text", "give it another name")
         for name in values:
@@ -230,8 +232,17 @@ class OpenModel:
         line.take_changes()  # they are for a journal, and there is none: they must not pile up
         return Outcome(
             [(_row(answer), answer._replace(carry=())) for answer in answers],
-            [(int(one.raw), _refusal(one.rejection)) for one in line.take_refused()],
+            [(int(one.raw), self._refusal(one.rejection)) for one in line.take_refused()],
         )
+
+    def _refusal(self, rejection: Rejection) -> SampleRefused:
+        reason, subject, todo = rejection.reason, rejection.subject, rejection.todo
+        if reason == "undeclared_unit":  # the contract's own hint is for a device file
+            todo = self._declare.get(subject, todo)
+        return SampleRefused(
+            reason=reason, subject=subject, found=rejection.found, expected=rejection.expected,
+            todo=todo or "see docs/python.md",
+        )  # fmt: skip
 
 
 def _binding(channel: Channel, unit: str | None, vocabulary: Vocabulary) -> ChannelBinding:
@@ -241,6 +252,11 @@ def _binding(channel: Channel, unit: str | None, vocabulary: Vocabulary) -> Chan
     return ChannelBinding(field=channel.name, unit=unit, vocabulary=vocabulary, read=read)
 
 
+def _how_to_declare(channel: Channel, vocabulary: Vocabulary) -> str:
+    unit = channel.unit if vocabulary == "ucum" else f"{vocabulary}'s word for {channel.unit}"
+    return f'where it is {channel.unit} give open units={{"{channel.name}": "{unit}"}}, or feed (value, "{unit}")'
+
+
 def _row(answer: Answer) -> int:
     """The row an answer carries, as ``_offer`` gave it."""
     return int(answer.carry[0][1])  # type: ignore[arg-type]  # one whole number, and nothing else
@@ -248,13 +264,6 @@ def _row(answer: Answer) -> int:
 
 def _shown(value: object) -> str:
     return reprlib.repr(value)
-
-
-def _refusal(rejection: Rejection) -> SampleRefused:
-    return SampleRefused(
-        reason=rejection.reason, subject=rejection.subject, found=rejection.found, expected=rejection.expected,
-        todo=rejection.todo or "see docs/python.md",
-    )  # fmt: skip
 
 
 def _refuse_bundle(path: str, report: Report) -> NoReturn:

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
-from edge_runtime.errors import BundleError, UsageError
+from edge_runtime.errors import BundleError, UsageError, escaped
 from edge_runtime.flow.assemble import bound_fields
 from edge_runtime.flow.captured_payloads import Payload, payloads, whole_payload
 from edge_runtime.flow.contract import Contract, Judged
@@ -35,7 +35,7 @@ from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.frozen import Band
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.payload import SenmlDecode, SparkplugDecode
-from edge_runtime.spec.reading import ABSENT, Damaged, Gridded, Pack, Reading, Rejection
+from edge_runtime.spec.reading import ABSENT, LATEST_NS, Damaged, Gridded, Pack, Reading, Rejection
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.source import FolderSource, MqttSource
 from edge_runtime.spec.topic import level_of
@@ -121,7 +121,7 @@ class DryBinding:
         stream = self._streams.get(reading.stream)
         time_ns = reading.time_ns
         if time_ns is None:
-            time_ns = arrival_ns if stream is None else max(arrival_ns, stream.last_ns + 1)
+            time_ns = arrival_ns if stream is None else max(arrival_ns, min(stream.last_ns + 1, LATEST_NS))
         held: tuple[int, ...] = ()
         if self._join is not None:
             joined = self._join.complete(reading, time_ns)
@@ -243,7 +243,7 @@ def _tell(line: LineConfig, binding: DryBinding, file: BinaryIO) -> int:
             outcomes[f"refused ({sample.rejection.reason})" if sample.rejection else sample.outcome] += 1
             kept = [_RETAINED] if drops and payload.is_retained else []
             for words in _text(number, payload, sample, [*missing, *kept], nothing):
-                _say(words)
+                _say(escaped(words))
             record = _record(number, payload, sample, missing)
             sys.stdout.buffer.write(to_json(record, inf_nan_mode="constants") + b"\n")
     told = [f"{count} {what}" for what, count in outcomes.items()]

@@ -46,7 +46,7 @@ def open_link(loaded: LoadedConfig, state: Path, run_id: str) -> MqttLink | None
     broker = loaded.config.broker
     if broker is None:
         return None
-    _refuse_circles(loaded, broker)
+    refuse_circles(loaded, broker)
     target = _target(loaded, broker, broker.client_id or default_client_id(state))
     last = LastWill(target.status_topic, offline(run_id, "the connection was lost"), retain=True)
     return _link(broker, target._replace(will=lambda: last))
@@ -142,7 +142,7 @@ def offline(run_id: str, reason: str) -> bytes:
 
 def device_name(broker: BrokerConfig) -> str:
     """What {device} stands for."""
-    return broker.device or re.sub(r"[/+#{}$\x00-\x1f\x7f]", "-", socket.gethostname()) or "device"
+    return broker.device or re.sub(r"[/+#{}$\x00-\x1f\x7f-\x9f]", "-", socket.gethostname()) or "device"
 
 
 def default_client_id(state: Path, machine_id: Path = _MACHINE_ID) -> str:
@@ -182,10 +182,10 @@ def with_topics(line: LineConfig, broker: BrokerConfig | None) -> LineConfig:
     return line.model_copy(update={"source": source, "channels": channels, "sink": sinks})
 
 
-def _refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
+def refuse_circles(loaded: LoadedConfig, broker: BrokerConfig) -> None:
     """Refuse a topic that this process writes and a source of it reads: the broker does not send us our own.
 
-    And one that bears both the status and answers: what is retained there would be either.
+    And one that bears both the status and answers: what is retained there would be either. Raises ConfigurationError.
     """
     lines = [with_topics(line, broker) for line in loaded.config.line]
     status = filled(broker.status_topic, device=device_name(broker))

@@ -86,9 +86,12 @@ def _written(path: Path) -> _Written:
 
 
 def _drop_ins(path: Path) -> list[Path]:
+    if not path.name:  # "." and "/", which are read as what they are: no file
+        return []
     folder = path.with_name(f"{path.name}.d")
     try:
         found = sorted(one for one in folder.iterdir() if one.suffix == ".toml" and not one.name.startswith("."))
+        pipes = [one for one in found if one.is_fifo()]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -96,6 +99,10 @@ def _drop_ins(path: Path) -> list[Path]:
             subject=f"{folder}", found=error.strerror or str(error), expected="a folder of TOML files, or nothing",
             todo=_TODO,
         ) from error  # fmt: skip
+    if pipes:  # reading it would wait for ever
+        raise ConfigurationError(
+            subject=f"device file {pipes[0]}", found="a pipe", expected="a readable TOML file", todo=_TODO
+        )
     if len(found) > MAX_DROP_INS:
         raise ConfigurationError(
             subject=f"{folder}", found=f"{len(found)} files", expected=f"at most {MAX_DROP_INS}", todo=_TODO
@@ -179,9 +186,9 @@ def main(args: Namespace) -> int:
     loaded = _checked(path, written)
     if args.command == "config check":
         return _say_right(loaded)
-    if args.resolved:
-        from edge_runtime.run.config_text import resolved  # noqa: PLC0415 -- for those who ask
+    from edge_runtime.run.config_text import masked, resolved  # noqa: PLC0415 -- for those who ask
 
+    if args.resolved:
         for line in resolved(written.raw, loaded.config, written.origins):
             print(line)  # noqa: T201 -- the command's output
         return 0
@@ -191,7 +198,7 @@ def main(args: Namespace) -> int:
         "digest": loaded.digest,
         "state_dir": str(state_folder(loaded)),
         "bundles": {line.name: str(loaded.resolve(line.bundle)) for line in loaded.config.line},
-        "config": loaded.config.model_dump(mode="json", by_alias=True),
+        "config": masked(loaded.config.model_dump(mode="json", by_alias=True)),
     }
     print(json.dumps(shown, indent=2, ensure_ascii=False))  # noqa: T201 -- the command's output
     return 0
@@ -199,6 +206,10 @@ def main(args: Namespace) -> int:
 
 def _say_right(loaded: LoadedConfig) -> int:
     state_folder(loaded)
+    if loaded.config.broker is not None:
+        from edge_runtime.run.broker import refuse_circles  # noqa: PLC0415 -- for those who have a broker
+
+        refuse_circles(loaded, loaded.config.broker)
     over = f" with {', '.join(loaded.drop_ins)}" if loaded.drop_ins else ""
     names = ", ".join(line.name for line in loaded.config.line)
     print(f"{loaded.path}{over}: right, with line {names}; `edge-runtime doctor` looks at what it names")  # noqa: T201
@@ -251,6 +262,11 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_TOML_BYTES + 1)
     except OSError as error:
+        if (path / "manifest.json").is_file():
+            raise ConfigurationError(
+                subject=f"device file {path}", found="a bundle", expected="a TOML file that names the bundle",
+                todo="write one like the smallest example of docs/device_toml.md",
+            ) from error  # fmt: skip
         todo = f"correct the path, or write one: {_TODO}" if isinstance(error, FileNotFoundError) else _TODO
         raise ConfigurationError(
             subject=f"device file {path}",

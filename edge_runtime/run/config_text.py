@@ -9,10 +9,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from edge_runtime.spec.drop_in import Origins, Path, origin
+from edge_runtime.spec.toml_text import without_credentials
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-# Passwords stand in files of their own; these are for what somebody has put into a URL, or under a name of such.
-_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
+# Passwords stand in files of their own; this is for what somebody has put under a name of such, or into a URL.
 _SECRET: Final = re.compile(r"(?:^|_)(?:password|passphrase|secret|token)$")
 _HIDDEN: Final = "***"
 
@@ -22,14 +22,26 @@ def resolved(raw: Mapping[str, Any], checked: BaseModel, origins: Origins) -> It
     yield from _table(raw, checked, (), origins, "")
 
 
+def masked(value: Any) -> Any:
+    """What a JSON file would say of ``value``, secrets hidden as in the lines of ``resolved``."""
+    if isinstance(value, Mapping):
+        return {key: _HIDDEN if _is_hidden(key, one) else masked(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [masked(one) for one in value]
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _is_hidden(key: str, value: Any) -> bool:
+    return value is not None and not isinstance(value, Mapping) and _SECRET.search(key) is not None
+
+
 def _table(raw: Mapping[str, Any], checked: Any, path: Path, origins: Origins, header: str) -> Iterator[str]:
     inner = []
     for key, value in raw.items():
         if isinstance(value, Mapping) or _is_tables(value):
             inner.append((key, value))
         else:
-            shown = _HIDDEN if _SECRET.search(key) else value
-            yield f"{_key(key)} = {_value(shown)}  # {origin(origins, (*path, key))}"
+            yield f"{_key(key)} = {_value(masked({key: value})[key])}  # {origin(origins, (*path, key))}"
     for key, value in _defaults(raw, checked):
         yield f"# {_key(key)} = {_value(value)}  # default"
     for key, value in inner:
@@ -72,7 +84,7 @@ def _value(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
-    return _text(_USER_INFO.sub(f"{_HIDDEN}@", value)) if isinstance(value, str) else repr(value)
+    return _text(without_credentials(value)) if isinstance(value, str) else repr(value)
 
 
 def _text(text: str) -> str:

@@ -1,6 +1,7 @@
 """Home Assistant told of the answers, and told again when it starts; what is no longer told is removed. It judges no answer."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,10 @@ from edge_runtime.run.whole_file import write_whole
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.sink import MqttTopic
+from edge_runtime.spec.topic import TopicName
 
 FILE_NAME: Final = "home_assistant.json"
-_TOPICS: Final = TypeAdapter(list[str])
+_TOPICS: Final = TypeAdapter(list[TopicName])
 
 
 def is_wanted(lines: Sequence[LineConfig], state: Path) -> bool:
@@ -77,7 +79,8 @@ class Discovery:
 
     def _write(self, topics: list[str]) -> None:
         if not topics:
-            self._file.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._file.unlink(missing_ok=True)
             return
         try:
             write_whole(self._file, _TOPICS.dump_json(topics).decode())

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,12 +14,14 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
+from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
 from edge_runtime.flow.publish import make_suppress
 from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
 from edge_runtime.run.file_channels import file_channels
+from edge_runtime.run.live import Live
 from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.run.redelivery import KnownMessages, Owed
 from edge_runtime.sinks import make_sink
@@ -34,7 +37,6 @@ from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHeal
 
 if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
-    from edge_runtime.run.live import Live
     from edge_runtime.run.rebirths import Rebirths
     from edge_runtime.sinks.capture_ring import CaptureRing
     from edge_runtime.sinks.sparkplug_node import EdgeNode
@@ -87,6 +89,7 @@ class Lane:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
         self._ready = ready
+        self._live = ready if isinstance(ready, Live) else None
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
@@ -131,7 +134,8 @@ class Lane:
             for spec in config.sink
         )  # fmt: skip
         self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
-        self._suppress = make_suppress(config.publish, manifest.outputs)
+        self._make_suppress = partial(make_suppress, config.publish, manifest.outputs)
+        self._suppress = self._make_suppress()
         self._outbox = Outbox(self._sinks)
         self._outbox_bytes = config.journal.max_bytes
         self._dead = DeadLetters(
@@ -142,7 +146,7 @@ class Lane:
         )
         self._journal = self._open_journal(config, state)
         self._restored = False
-        self._duplicates_before = 0
+        self._counts_before = self.line.ledger.as_dict()
         self._stale = ""
         self._position = 0
         self._last_answer_ns: int | None = None
@@ -155,7 +159,7 @@ class Lane:
         self._retry_ns: int | None = None
         self._seen_bytes = self._lost_bytes = 0
         self._seen_text = 1.0
-        self._is_binary = config.framing.kind in BINARY_KINDS
+        self._is_binary, self._is_port = config.framing.kind in BINARY_KINDS, config.source.kind == "serial"
         self._is_joining = self._finished = self._stopped = False
         # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
         # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
@@ -266,7 +270,8 @@ class Lane:
         answers, begin anew. Until ``trust`` the lane ends without another answer.
         """
         withdrawn = self._outbox.withdraw(self._proven)
-        self.line.ledger.answers_dropped["quarantined"] += len(withdrawn)
+        if withdrawn:
+            self.line.ledger.answers_dropped["quarantined"] += len(withdrawn)
         rejection = Rejection(
             "quarantined", "answer", why, "a session that passes its goldens", "run edge-runtime selftest"
         )
@@ -276,6 +281,7 @@ class Lane:
             )  # fmt: skip
         self._owed.withdraw(self._outbox.added)
         self.line.distrust()
+        self._suppress = self._make_suppress()  # it takes for told what is withdrawn
         self._is_given_up = True
         if self._journal is not None:
             self._compact(self._journal)
@@ -301,7 +307,7 @@ class Lane:
                 doors.callback(self._capture.close)
             if self._journal is not None:
                 doors.callback(self._close_journal, self._journal)
-            if self._restored and not self._is_given_up:
+            if self._restored and not self._is_over:
                 doors.callback(self._finish)
             self.source.stop()
 
@@ -319,11 +325,16 @@ class Lane:
     def _close_journal(self, journal: Journal) -> None:
         try:
             # A lane that never came to take over what its journal holds must not write its own emptiness over it.
-            if self._restored and not self._is_given_up:
+            if self._restored and not self._is_over:
                 journal.compact(self._saved())
             journal.close()
         except JournalFull as full:
             self._stale = str(full)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether no answer of its model may leave: this line's turn failed, or the model was given up on another's."""
+        return self._is_given_up or (self._live is not None and self._live.is_lost)
 
     @property
     def is_fresh(self) -> bool:
@@ -342,9 +353,9 @@ class Lane:
         return "; ".join(filter(None, (self.waiting, behind)))
 
     @property
-    def duplicates(self) -> int:
-        """Samples since this start that had been taken before it, or came twice."""
-        return self.line.ledger.duplicate - self._duplicates_before
+    def of_this_start(self) -> Ledger:
+        """What was counted since this start; its duplicates had been taken before it, or came twice."""
+        return self.line.ledger.since(self._counts_before)
 
     @property
     def keeps_state(self) -> bool:
@@ -417,6 +428,8 @@ class Lane:
     def _begin(self, chunk: Chunk) -> None:
         """Put the framing, and with a stream anew the header, where this chunk begins."""
         if chunk.anew:
+            if self.line.framing is not None and self.line.framing.pending_bytes:
+                self.line.drop(1, "cut_short")  # a program that was killed as it wrote, a file that went
             self.line.begin()
         elif self.line.framing is not None:
             # The first line after a connection, or after lost bytes, may be the end of one whose beginning never came.
@@ -551,7 +564,7 @@ class Lane:
             self._position = last["position"]
         self._known.restore(mark for record in whole for mark in record.get("marks", ()))
         self._last_answer_ns = last.get("last_answer_ns")  # a journal of an earlier release has none
-        self._duplicates_before = self.line.ledger.duplicate
+        self._counts_before = self.line.ledger.as_dict()
         if self.source.resumable and self.line.framing is not None:
             self.line.framing.restore(discarding=last["discarding"])
         orphans = self._outbox.restore(whole, last["sinks"])
@@ -575,19 +588,28 @@ class Lane:
 
     def _source_status(self) -> str:
         text = self.source.status()
-        if self._lost_bytes:
-            text += f" {self._lost_bytes} bytes were lost to a full queue."
-        ledger = self.line.ledger
-        if isinstance(self.line.framing, MessageFramer):
-            return text
+        told = " ".join(filter(None, (self._lost_words(), self._doubt())))
+        return f"{text.removesuffix('.')}. {told}" if told else text
+
+    def _lost_words(self) -> str:
+        return f"{self._lost_bytes} bytes were lost to a full queue." if self._lost_bytes else ""
+
+    def _doubt(self) -> str:
+        """What may be set wrongly, where much came and nothing of it was a frame; only a port has a baud rate."""
+        ledger, seen, framing = self.line.ledger, self._seen_bytes, self.line.framing
+        if seen <= SUSPECT_BYTES or isinstance(framing, MessageFramer):
+            return ""
         if self._is_binary:
-            if self._seen_bytes > SUSPECT_BYTES and ledger.received == sum(map(ledger.rejected.__getitem__, _DAMAGED)):
-                text += f" No valid frame in {self._seen_bytes} bytes: wrong baud rate or parity, or another framing?"
-        elif not ledger.accepted and self._seen_bytes > SUSPECT_BYTES and self._seen_text < _TEXT_SHARE:
-            text += f" No valid frame in {self._seen_bytes} bytes, mostly unprintable: wrong baud rate or parity?"
-        elif not ledger.received and self._seen_bytes > SUSPECT_BYTES:
-            text += f" No line end in {self._seen_bytes} bytes: wrong baud rate, or another framing.line_end?"
-        return text
+            if ledger.received == sum(map(ledger.rejected.__getitem__, _DAMAGED)):
+                cause = "wrong baud rate or parity, or another framing?" if self._is_port else "another framing?"
+                return f"No valid frame in {seen} bytes: {cause}"
+        elif not ledger.accepted and self._seen_text < _TEXT_SHARE:
+            cause = "wrong baud rate or parity?" if self._is_port else "no text, or in another decode.encoding?"
+            return f"No valid frame in {seen} bytes, mostly unprintable: {cause}"
+        elif not ledger.received:
+            cause = "wrong baud rate, or another framing.line_end?" if self._is_port else "another framing.line_end?"
+            return f"No line end in {seen} bytes: {cause}"
+        return ""
 
 
 def _capture(

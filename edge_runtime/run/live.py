@@ -45,6 +45,8 @@ class Live:
         self._say = say
         self._rebuilt = ""
         self._next = 0
+        self.is_lost = False
+        """Whether it was given up: nothing that it made may go out any more."""
         model = ready.model
         self.model: Model = model._replace(infer=self._infer, prepare=model.prepare and self._prepare)
 
@@ -73,6 +75,8 @@ class Live:
             )  # fmt: skip
         except EdgeRuntimeError as error:
             return str(error)
+        except Exception as fault:  # noqa: BLE001 -- a probe that breaks, as by a tensor of another shape, is not passed
+            return " ".join(f"golden probe: it broke with {type(fault).__name__}: {fault}".split())[:300]
         return "" if difference.holds else f"golden probe: found {difference.measured}; expected {difference.limit}"
 
     def rebuild(self, why: str) -> None:
@@ -84,12 +88,26 @@ class Live:
         """
         again, self._rebuilt = bool(self._rebuilt), why
         if again:
-            raise Quarantined(f"{why}; it was made anew once already", self._ready.report)
-        booted = self._boot_again()
+            raise self._lost(f"{why}; it was made anew once already", self._ready.report)
+        try:
+            booted = self._boot_again()
+        except EdgeRuntimeError as error:  # its profile, its keys, its memory: it is not proven, whatever else it is
+            raise self._lost(f"{why}; it could not be made anew: {error}", self._ready.report) from error
         if booted.ready is None:
-            raise Quarantined(why, booted.report)
+            raise self._lost(why, booted.report)
+        before, after = self._ready.model, booted.ready.model
+        if (before.digest, before.variant) != (after.digest, after.variant):
+            # The lines judge, convert and name by the one that was booted; what is there now needs lines of its own.
+            other = "another bundle" if before.digest != after.digest else f"variant {after.variant.name} alone"
+            raise self._lost(
+                f"{why}; {other} was there to make it anew, which a restart tests and takes", booted.report
+            )
         self._ready = booted.ready
         self._say(f"the session was made anew and passed every check; before that {why}")
+
+    def _lost(self, why: str, report: Report) -> Quarantined:
+        self.is_lost = True
+        return Quarantined(why, report)
 
     def _infer(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
         try:
@@ -99,6 +117,13 @@ class Live:
             return self._ready.model.infer(feeds)
 
     def _prepare(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
+        try:
+            return self._prepared(feeds)
+        except DeviceError as error:
+            self.rebuild(str(error))
+            return self._prepared(feeds)
+
+    def _prepared(self, feeds: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
         prepare = self._ready.model.prepare
         if prepare is None:
             raise BundleError(

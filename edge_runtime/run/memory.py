@@ -47,11 +47,14 @@ def read_memory(folder: Path) -> Memory:
         return Memory()
     except (OSError, ValidationError) as error:
         found = error.strerror if isinstance(error, OSError) else "content that this release did not write"
+        todo = "restore it, or remove it and with it the device's floors against older bundles"
+        if isinstance(error, PermissionError):  # nothing is wrong with it then, and removing it would cost the floors
+            todo = "run this as the user that serves"
         # Its floors forbid older bundles: going on without them would be the roll-back they are there to stop.
         raise ConfigurationError(
             subject=f"memory of boots {path}", found=found or "an error of the disk",
             expected="the file as it was written",
-            todo="restore it, or remove it and with it the device's floors against older bundles",
+            todo=todo,
         ) from error  # fmt: skip
 
 

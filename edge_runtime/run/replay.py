@@ -26,7 +26,7 @@ from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stall import Stall
 from edge_runtime.run.stop_signals import StopSignals
-from edge_runtime.run.summary import summary
+from edge_runtime.run.summary import NOTHING_TAKEN, nothing_taken, summary
 from edge_runtime.sinks.port import SinkClosed
 from edge_runtime.sources.message_file import MAX_LINE_BYTES, MessageFile
 from edge_runtime.sources.port import Source
@@ -66,7 +66,11 @@ def main(args: Namespace) -> int:
             raise BrokenPipeError from closed
         for told in summary(lane, state):
             _say(told)
-        return signals.exit_code
+        why = nothing_taken(lane)
+        if signals.exit_code or not why:
+            return signals.exit_code
+        _say(f"edge-runtime: {why}; leaving with exit code {NOTHING_TAKEN}")
+        return NOTHING_TAKEN
 
 
 def _from(line: LineConfig, file: Path, speed: float | Literal["max"]) -> tuple[LineConfig, Source | None]:

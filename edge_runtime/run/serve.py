@@ -26,9 +26,10 @@ from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.stop_signals import stop_signals
-from edge_runtime.run.summary import summary
+from edge_runtime.run.summary import NOTHING_TAKEN, nothing_taken, summary
 from edge_runtime.run.tracing import open_trace
 from edge_runtime.spec.report import REQUIRED, Report, State
+from edge_runtime.spec.source import ReplaySource
 from edge_runtime.spec.topic import filled
 from edge_runtime.status.health import Health, SelftestHealth, timestamp, write_status
 from edge_runtime.status.notify import ServiceNotice
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
 def main(args: Namespace) -> int:
     """Serve the lines of ``args.config`` until SIGTERM, SIGINT or SIGHUP; the exit codes are those of docs/exit_codes.md."""
     loaded = load_config(Path(args.config))
+    for line in loaded.config.line:
+        if isinstance(line.source, ReplaySource):
+            from edge_runtime.sources.replay_file import refuse_absent  # noqa: PLC0415 -- for those who replay
+
+            refuse_absent(loaded.resolve(line.source.path))
     state = state_folder(loaded)
     _make_folder(state)
     service = Service(loaded, state, open_trace(args.trace, loaded.config.line))
@@ -99,7 +105,16 @@ class Service:
                 _say(f"line {lane.name}: {told}")
         self._notice.stopping()
         self._write("OPERATIONAL", self._reason(), ready=False, stopped=True)
-        return 0
+        return self._code()
+
+    def _code(self) -> int:
+        """65 where every source has ended and a line took nothing of what came: whoever began them looks at the code."""
+        if self._stop.is_set() or not all(line.ends for line in self._loaded.config.line):
+            return 0
+        empty = [(lane.name, why) for lane in self._lanes if (why := nothing_taken(lane))]
+        for name, why in empty:
+            _say(f"line {name}: {why}; leaving with exit code {NOTHING_TAKEN}")
+        return NOTHING_TAKEN if empty else 0
 
     def _boot(self) -> tuple[list[Report], dict[str, ReadyModel]]:
         """Boot each bundle once for all the lines that it serves."""

@@ -3,13 +3,21 @@
 import os
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from edge_runtime.errors import EdgeRuntimeError
+from edge_runtime.flow.decode import make_decoder
+from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.recording import MAGIC, MESSAGES_MAGIC
 from edge_runtime.links.serial_port import LinkAbsent, find_port
 from edge_runtime.run.config import LoadedConfig
 from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_config import LineConfig
+from edge_runtime.spec.payload import CsvDecode
+from edge_runtime.spec.reading import Rejection
 from edge_runtime.spec.source import CommandSource, FolderSource, MqttSource, ReplaySource, SerialSource
+
+_HEAD_BYTES: Final = 65_536
 
 
 def source(loaded: LoadedConfig, line: LineConfig) -> Finding:
@@ -19,7 +27,7 @@ def source(loaded: LoadedConfig, line: LineConfig) -> Finding:
         case SerialSource() as spec:
             found = _port(subject, spec)
         case ReplaySource() as spec:
-            found = _file(subject, loaded.resolve(spec.path))
+            found = _file(subject, loaded.resolve(spec.path), line)
         case FolderSource() as spec:
             found = _folder(subject, loaded.resolve(spec.path), spec)
         case CommandSource() as spec:
@@ -32,10 +40,30 @@ def source(loaded: LoadedConfig, line: LineConfig) -> Finding:
     return found
 
 
-def _file(subject: str, path: Path) -> Finding:
+def _file(subject: str, path: Path, line: LineConfig) -> Finding:
     if not path.is_file() or not os.access(path, os.R_OK):
         return Finding(subject, "fail", f"{path} is no file this user can read", "correct [line.source] path")
+    refused = _header(path, line)
+    if refused is not None:
+        why = f"{refused.subject}: found {refused.found}; expected {refused.expected}"
+        return Finding(subject, "fail", f"{path}, which begins with no header that suits: {why}", refused.todo)
     return Finding(subject, "ok", f"{path}, {path.stat().st_size} bytes")
+
+
+def _header(path: Path, line: LineConfig) -> Rejection | None:
+    """Why no line that a plain CSV begins with is a header that has the bound fields; None where one is."""
+    if not isinstance(line.decode, CsvDecode) or line.decode.columns != "header":
+        return None
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith((MAGIC, MESSAGES_MAGIC)):
+        return None
+    decoder = make_decoder(line.decode, line.channels)
+    frames = make_framing(line.framing, line.decode.encoding).feed(head)
+    refused = [
+        item for frame in frames if isinstance(frame, bytes) and isinstance(item := decoder.decode(frame), Rejection)
+    ]
+    return refused[0] if refused and decoder.columns is None else None
 
 
 def _port(subject: str, spec: SerialSource) -> Finding:

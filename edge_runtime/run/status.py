@@ -1,6 +1,8 @@
 """`edge-runtime status`: reads what a running device says of itself; it asks the device nothing and changes nothing."""
 
+import math
 import os
+import stat
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edge_runtime.errors import TemporaryError
+from edge_runtime.errors import TemporaryError, escaped
 from edge_runtime.run.config import load_config, state_folder, status_folders
 from edge_runtime.status.health import FILE_NAME, Health, LineHealth, read_status
 
@@ -32,7 +34,7 @@ def main(args: Namespace) -> int:
     if args.json:
         sys.stdout.write(health.as_json().decode())
     else:
-        print("\n".join(describe(health)))  # noqa: T201 -- the command's output
+        print("\n".join(map(escaped, describe(health))))  # noqa: T201 -- the command's output
     if gone:
         print(f"edge-runtime: {gone}", file=sys.stderr)  # noqa: T201 -- said last, so that it is seen
         return 1
@@ -41,10 +43,19 @@ def main(args: Namespace) -> int:
 
 def _newest(folders: Sequence[Path]) -> Path:
     """The folder with the newest status; the last one, the state folder, where there is none."""
-    there = [(folder / FILE_NAME, folder) for folder in folders]
-    return max(((path.stat().st_mtime, folder) for path, folder in there if path.is_file()), default=(0, folders[-1]))[
-        1
-    ]
+    there = [(written, folder) for folder in folders if (written := _written_s(folder / FILE_NAME)) is not None]
+    return max(there, default=(0, folders[-1]))[1]
+
+
+def _written_s(path: Path) -> float | None:
+    """When it was written; None where it is not there, and later than all where nobody lets us see: reading it says so."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return math.inf
+    return found.st_mtime if stat.S_ISREG(found.st_mode) else None
 
 
 def why_gone(health: Health, *, age_s: float, is_alive: bool) -> str | None:
@@ -81,7 +92,7 @@ def _describe_line(line: LineHealth) -> Iterator[str]:
     else:
         yield "  bundle       none is proven"
     reopened = f" Opened again {line.reopened} times." if line.reopened else ""
-    yield f"  source       {line.source}{reopened}"
+    yield f"  source       {line.source.removesuffix('.')}.{reopened}"
     ledger = line.ledger
     yield f"  samples      {_sum(ledger.counts['samples'], 'received', ledger.pending_samples)}"
     yield f"  answers      {_sum(ledger.counts['answers'], 'due', ledger.pending_answers)}"

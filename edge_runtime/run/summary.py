@@ -3,11 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.run.lane import Lane
 from edge_runtime.spec.reading import Rejection
+
+NOTHING_TAKEN: Final = 65
+"""The exit code of a finite input of which not one sample was accepted: EX_DATAERR of sysexits.h."""
 
 
 class FirstRefusal(NamedTuple):
@@ -22,12 +25,29 @@ def summary(lane: Lane, state: Path) -> Iterator[str]:
 
     ``state`` is the folder by which a second run knows the samples of the first again, where the lane keeps any.
     """
-    yield ledger_text(lane.line.ledger, pending_answers=lane.health().ledger.pending_answers)
-    if lane.duplicates:
+    here, whole = lane.of_this_start, lane.line.ledger
+    sums = ledger_text(whole, pending_answers=lane.health().ledger.pending_answers)
+    if (here.received, here.due) == (whole.received, whole.due):
+        yield sums
+    else:
+        yield f"{sums}; of this start and those before it"
+        refused = f", {here.rejected.total()} rejected" if here.rejected else ""
+        yield f"this start: {here.received} samples received, {here.accepted} accepted{refused}; {here.due} answers due"
+    if here.duplicate:
         known = f" (state in {state})" if lane.keeps_state else ""
-        yield f"{lane.duplicates} duplicates of samples already answered{known}"
+        yield f"{here.duplicate} duplicates of samples already answered{known}"
     for reason, refusal in lane.first_refusals.items():
         yield f"first {reason}: {refusal}"
+
+
+def nothing_taken(lane: Lane) -> str:
+    """Say that all that came since this start was refused, and why first; empty where a sample was taken or none came."""
+    here = lane.of_this_start
+    if not here.received or here.accepted or here.duplicate or here.updates:
+        return ""
+    first = next(iter(lane.first_refusals.values()), None)
+    why = f"the first: {first}" if first is not None else f"dropped: {', '.join(here.samples_dropped)}"
+    return f"not one of {here.received} samples was accepted; {why}"
 
 
 def ledger_text(ledger: Ledger, *, pending_answers: int) -> str:

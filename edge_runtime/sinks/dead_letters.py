@@ -73,7 +73,7 @@ class DeadLetters:
         text = f"{self.written} refused samples written, {self.summarised} told in sum"
         text += f", {self.lost} lost: {self._ring.why}." if self.lost else "."
         if self._last is None:
-            return text
+            return f"{text} Those of earlier starts in {self._path}" if self._path.exists() else text
         one = self._last
         last = f"{one.reason}: {one.subject}: found {one.found}; expected {one.expected}; {one.todo}".removesuffix("; ")
         return f"{text} The last: {' '.join(last.split())[:_SHOWN].rstrip('.')}. All in {self._path}"

@@ -50,7 +50,8 @@ class RingFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open_for_append(self._path, _MODE)
         size = os.fstat(self._file).st_size
-        begins = b"" if self._is_begun else self._mended(size)
+        # An empty one has no head, whoever began it: the disk may have been full just after the older half was put aside.
+        begins = b"" if self._is_begun and size else self._mended(size)
         if size and size + len(begins) + len(data) > self.half_bytes:
             self.close()
             self._path.replace(self._path.with_name(self._path.name + ".1"))
@@ -60,7 +61,7 @@ class RingFile:
         self._is_begun = True
 
     def _mended(self, size: int) -> bytes:
-        """What goes before the first line of this process: the end of a torn one, and the head."""
+        """What goes before the first line of this process, or of an empty file: the end of a torn one, and the head."""
         if not size:
             return self._head
         os.lseek(self._file, size - 1, os.SEEK_SET)

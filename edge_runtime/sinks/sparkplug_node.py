@@ -1,6 +1,5 @@
 """An edge node of Sparkplug B, which this process is: its births, its count, its death, one device a stream; it keeps no answer."""
 
-import re
 from collections.abc import Callable, Sequence
 from socket import socket
 from typing import Any, Final
@@ -14,7 +13,7 @@ from edge_runtime.links.mqtt_port import Inbox, MqttLink, TooLarge
 
 REBIRTH_NS: Final = 1_000_000_000
 """Births are sent again on command, but not more often: each costs as much as all devices together."""
-_FORBIDDEN: Final = re.compile(r"[/+#\x00-\x1f]")
+_FORBIDDEN: Final = frozenset("/+#")
 
 
 class EdgeNode:
@@ -28,7 +27,7 @@ class EdgeNode:
     ) -> None:
         self.name = f"{group}/{edge}"
         self.born_ms = 0
-        self._is_told = False
+        self._is_told, self._unborn = False, ""
         self._group, self._edge, self._run_id = group, edge, run_id
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         # Not 0 at each start: the death of the last run may still be on its way.
@@ -59,10 +58,9 @@ class EdgeNode:
         if not self.is_born:
             return False
         if device not in self._devices:
-            self._devices[device] = (shape, {}, time_ms)
             if not self._say("DBIRTH", device, metrics_of(shape, {}, self._now_ms(), birth=True)):
-                del self._devices[device]
                 return False
+            self._devices[device] = (shape, {}, time_ms)
         historical = time_ms < self.born_ms
         if not self._say("DDATA", device, metrics_of(shape, values, time_ms, birth=False, historical=historical)):
             return False
@@ -77,7 +75,7 @@ class EdgeNode:
 
     def status(self) -> str:
         """One plain sentence."""
-        return "not started" if self._link is None else self._link.status()
+        return "not started" if self._link is None else self._unborn or self._link.status()
 
     # As the loop turns it.
 
@@ -94,7 +92,7 @@ class EdgeNode:
     @property
     def trouble(self) -> str:
         """What keeps it from its work, as a clause."""
-        trouble = "" if self._link is None else self._link.trouble
+        trouble = "" if self._link is None else self._link.trouble or self._unborn
         return trouble and f"Sparkplug node {self.name}: {trouble}"
 
     def start(self, wake: Callable[[], None]) -> None:
@@ -140,10 +138,21 @@ class EdgeNode:
         """Tell the node and every device; what does not fit now goes with the next turn, all of it."""
         self._seq, self._is_asked, self._born_ns = 0, False, self._mono_ns()
         now = self._now_ms()
-        self._is_told = self._say("NBIRTH", "", node_metrics(self._bd_seq, self._run_id, now)) and all(
-            self._say("DBIRTH", device, metrics_of(shape, values, time_ms if values else now, birth=True))
-            for device, (shape, values, time_ms) in self._devices.items()
-        )
+        self._unborn = ""
+        try:
+            is_told = self._say("NBIRTH", "", node_metrics(self._bd_seq, self._run_id, now))
+        except TooLarge as error:
+            is_told, self._unborn = False, f"it cannot be born: {error}"
+        self._is_told = is_told and all(self._bear(device, now) for device in list(self._devices))
+
+    def _bear(self, device: str, now_ms: int) -> bool:
+        """Tell a device with its last values; one for which that is too much is born without them at its next answer."""
+        shape, values, time_ms = self._devices[device]
+        try:
+            return self._say("DBIRTH", device, metrics_of(shape, values, time_ms if values else now_ms, birth=True))
+        except TooLarge:
+            del self._devices[device]
+            return True
 
     def _say(self, kind: str, device: str, metrics: bytes) -> bool:
         if self._link is None:
@@ -205,4 +214,9 @@ class SparkplugSink:
         """The node belongs to the process."""
 
     def _device(self, stream: str) -> str:
-        return self._line if stream == self._line else f"{self._line}:{_FORBIDDEN.sub('-', stream)}"
+        return self._line if stream == self._line else f"{self._line}:{_level(stream)}"
+
+
+def _level(text: str) -> str:
+    """``text`` as a level of a topic. A broker hangs up on one with characters that cannot be printed, at every birth."""
+    return "".join("-" if one in _FORBIDDEN or not one.isprintable() else one for one in text)

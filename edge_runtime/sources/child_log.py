@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from edge_runtime.errors import escaped
+
 LOG_LINES: Final = 10
 LOG_NS: Final = 10_000_000_000
 """So many lines in so many nanoseconds are told, the others counted."""
@@ -51,7 +53,7 @@ class ChildLog:
             self._left_out = 0
         self._times.append(now_ns)
         text = line[:_LOG_LINE_BYTES].decode("utf-8", "backslashreplace").rstrip()
-        self._log(f"{self._name}: {''.join(one if one.isprintable() else repr(one)[1:-1] for one in text)}")
+        self._log(f"{self._name}: {escaped(text)}")
 
 
 def write_log(text: str) -> None:

@@ -137,7 +137,7 @@ class ChildProcess:
             try:
                 child = self._spawn()
             except OSError as error:
-                self._say(f"cannot be started: {error.strerror or error}")
+                self._deaths = f"; it cannot be started: {error.strerror or error}"
             else:
                 self._say(f"running since {self._now()}, process {child.pid}")
                 try:
@@ -192,8 +192,8 @@ class ChildProcess:
                 self._queue.put_waiting(data, self._wall_ns(), self._mono_ns(), anew=is_first)
                 is_first = False
                 self._wake.set()
-            elif not ready and _has_ended(child):
-                return
+            elif _has_ended(child) and not select.select([out], [], [], 0)[0]:
+                return  # what it wrote last was read; a child of its own may hold both pipes, and fill the other
 
     @property
     def _cancelled(self) -> int:

@@ -1,5 +1,6 @@
 """A file as a source: a recording at its own pace or as fast as taken, or plain bytes; it has no thread."""
 
+import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,17 @@ def has_messages(path: Path) -> bool:
     """Whether ``path`` is a recording of messages, by its first bytes. Raises OSError."""
     with path.open("rb") as file:
         return file.read(len(MESSAGES_MAGIC)) == MESSAGES_MAGIC
+
+
+def refuse_absent(path: Path) -> None:
+    """Raise ConfigurationError where ``path`` cannot be replayed, as the start would, but open nothing: it may be a pipe."""
+    found = (
+        "No such file or directory" if not path.exists()
+        else "Is a directory" if path.is_dir()
+        else "" if os.access(path, os.R_OK) else "Permission denied"
+    )  # fmt: skip
+    if found:
+        raise _wrong(path, found, "a file to replay", "correct the path")
 
 
 class ReplayFile:
@@ -219,4 +231,8 @@ class ReplayFile:
         self._status = status
 
     def _wrong(self, found: str, expected: str, todo: str) -> ConfigurationError:
-        return ConfigurationError(subject=f"replay file {self._path}", found=found, expected=expected, todo=todo)
+        return _wrong(self._path, found, expected, todo)
+
+
+def _wrong(path: Path, found: str, expected: str, todo: str) -> ConfigurationError:
+    return ConfigurationError(subject=f"replay file {path}", found=found, expected=expected, todo=todo)

@@ -94,6 +94,7 @@ class StandardInputSource:
         # One buffer for all reads: a block of the largest size for each, cut to what came, would riddle the heap.
         buffer = memoryview(bytearray(MAX_CHUNK_BYTES))
         file: io.FileIO | None = None
+        is_first = True  # whoever pipes into this start need not be who piped into the last: its header is its own
         while not self._thread.stopping.is_set():
             try:
                 if self._cancel is not None and not self._readable(self._cancel[0]):
@@ -106,7 +107,8 @@ class StandardInputSource:
             if not data:
                 self._status = "ended"
                 return
-            self._queue.put_waiting(data, self._wall_ns(), self._mono_ns())
+            self._queue.put_waiting(data, self._wall_ns(), self._mono_ns(), anew=is_first)
+            is_first = False
             self._wake.set()
         self._status = "stopped"
 

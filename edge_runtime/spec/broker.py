@@ -36,7 +36,9 @@ class BrokerTls(BaseModel):
         return self
 
 
-SparkplugName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^/+#{}\x00-\x1f]+$")]
+SparkplugName = Annotated[
+    str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^/+#{}\x00-\x1f\x7f-\x9f]+$")
+]
 
 
 class SparkplugNode(BaseModel):
@@ -78,7 +80,7 @@ class BrokerConfig(BaseModel):
     device: str | None = Field(
         default=None,
         max_length=253,
-        pattern=r"^[^/+#{}$\x00-\x1f\x7f]+$",
+        pattern=r"^[^/+#{}$\x00-\x1f\x7f-\x9f]+$",
         description="What {device} stands for in topics; absent: the host's name. No / + # $ { }, for it is a level of them.",
     )
     client_id: str | None = Field(

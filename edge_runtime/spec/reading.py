@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+LATEST_NS: Final = (1 << 63) - 1
+"""The last time that 64 bits of a journal or a window hold, in 2262; whoever takes times in, takes none after it."""
+
 
 class Gridded(NamedTuple):
     """An array that came with the places of its points, both as they were sent; the binding says the places' unit."""

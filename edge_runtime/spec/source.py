@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from edge_runtime.spec.modbus import Modbus
+from edge_runtime.spec.toml_text import without_credentials
 from edge_runtime.spec.topic import TopicFilter
 
 MIN_QUEUE_BYTES = 65_536
@@ -143,6 +144,14 @@ class SerialSource(BaseModel):
         description="What may wait while a long inference runs, memory of the queue itself included; the oldest is "
         "dropped, and counted, beyond it. 1 MiB is about 15 s of a full 115200 baud line.",
     )
+
+    @field_validator("port")
+    @classmethod
+    def _names_no_user(cls, port: str | None) -> str | None:
+        """A serial server asks for no password, and the port's name stands in the status and in logs."""
+        if port is not None and without_credentials(port) != port:
+            raise ValueError("a URL without a user, for nobody asks for one: socket://host:port")
+        return port
 
     @model_validator(mode="after")
     def _one_kind_of_question(self) -> Self:

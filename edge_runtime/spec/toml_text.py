@@ -14,10 +14,18 @@ from edge_runtime.errors import ConfigurationError
 MAX_TOML_BYTES = 1024 * 1024
 """Written by hand: a device file of a hundred lines is some 50 kB."""
 
+MAX_DEPTH = 64
+"""Tables and arrays within one another; no file of ours has ten."""
+
 MAX_TOLD = 20
 """Mistakes that are told at once: a screen of them."""
 
 # A mistyped key is also a missing one, and often the cause of what else is wrong, so it is told first.
+# What a source is taken for: where its bytes come from, and how they are read, are two tables.
+_SOURCE_HINTS = {
+    word: f" ('replay' reads a file, 'stdin' a pipe; that it is {word} is said by decode.format)"
+    for word in ("csv", "json")
+} | dict.fromkeys(("file", "pipe"), " ('replay' reads a file, 'stdin' a pipe)")
 _TOLD_FIRST = ("extra_forbidden", "union_tag_invalid", "union_tag_not_found", "missing")
 # What those who do not write TOML every day overlook, by what the parser says first.
 _RULES = {
@@ -30,6 +38,8 @@ _UNKNOWN_KEY = "an unknown key"
 _NO_KEY = "no such key"
 _NOTHING = "nothing"
 _SHOWN_CHARACTERS = 60
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY_SECRET = re.compile(r"([?&][\w.-]*(?:password|passphrase|secret|token|key)=)[^&#\s]+", re.IGNORECASE)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -51,10 +61,21 @@ def parse_toml(data: bytes, file: str) -> dict[str, Any]:
         rule = next((f": {rule}" for begin, rule in _RULES.items() if reason.startswith(begin)), "")
         _refuse(f"{file}, {where}", reason, "TOML", f"correct that line{rule}", error)
     except RecursionError as error:
-        _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", error)
+        _refuse_depth(file, error)
+    if _is_deeper(read, MAX_DEPTH):  # keys with points between nest without end and without brackets
+        _refuse_depth(file)
     if _holds_nul(read):  # only as an escape can it come this far; no path, name or text of ours may have one
         _refuse(file, r"the character \u0000 in a text", "texts without it", "take it out")
     return read
+
+
+def _refuse_depth(file: str, cause: Exception | None = None) -> NoReturn:
+    _refuse(file, "values nested too deeply", "TOML as the documentation shows it", "write it flat", cause)
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 def _holds_nul(value: object) -> bool:
@@ -63,6 +84,11 @@ def _holds_nul(value: object) -> bool:
     if isinstance(value, list):
         return any(_holds_nul(one) for one in value)
     return isinstance(value, str) and "\0" in value
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with the user, password and tokens of a URL in it hidden: they have no place there, but are put there."""
+    return _QUERY_SECRET.sub(r"\1***", _USER_INFO.sub("***@", text))
 
 
 def validate(model: type[_Model], raw: Mapping[str, Any], file: str, todo: str) -> _Model:
@@ -134,7 +160,7 @@ def _explain(model: type[BaseModel], fault: Any) -> _Fault:
             found, expected = _NO_KEY, f"it to be there{_purpose(owner, path[-1])}"
         case "union_tag_invalid":
             found = f"{bounds['discriminator'].strip(chr(39))} {_short(bounds['tag'])}"
-            expected = f"one of {bounds['expected_tags']}"
+            expected = f"one of {bounds['expected_tags']}{_SOURCE_HINTS.get(bounds['tag'], '') if path[-1:] == ('source',) else ''}"
         case "union_tag_not_found":
             key = bounds["discriminator"].strip("'")
             found, expected = f"no {key}", f"{key} = {' or '.join(repr(tag) for tag in _tags(kinds, key))}"
@@ -278,7 +304,7 @@ def _short(value: object) -> str:
         return "an array"
     if isinstance(value, bool):
         return str(value).lower()
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(without_credentials(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 

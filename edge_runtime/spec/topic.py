@@ -7,6 +7,8 @@ from pydantic import AfterValidator, Field
 
 MAX_TOPIC_BYTES = 65_535
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
+# What a broker may hang up on (MQTT 5, 1.5.4), as mosquitto does.
+_NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 _VARIABLES = ("device", "line")
 
 
@@ -37,8 +39,8 @@ def level_of(topic: str, level: int | None) -> str:
 
 
 def _check(text: str) -> None:
-    if "\0" in text or len(text.encode()) > MAX_TOPIC_BYTES:
-        raise ValueError(f"a topic has no zero character and at most {MAX_TOPIC_BYTES} bytes")
+    if _NO_TEXT.search(text) or len(text.encode()) > MAX_TOPIC_BYTES:
+        raise ValueError(f"a topic has no control characters and at most {MAX_TOPIC_BYTES} bytes")
     unknown = [name for name in _VARIABLE.findall(text) if name not in _VARIABLES]
     if unknown:
         raise ValueError(f"a topic's variables are {{device}} and {{line}}; {{{unknown[0]}}} is none")

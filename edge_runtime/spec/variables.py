@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.toml_text import without_credentials
 
 VariableName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 # A value may stand in a topic: no wildcard, no further level, nothing that the broker keeps for itself.
-VariableValue = Annotated[str, Field(max_length=128, pattern=r"^[^+#/{}$\\\x00-\x1f\x7f]+$")]
+VariableValue = Annotated[str, Field(max_length=128, pattern=r"^[^+#/{}$\\\x00-\x1f\x7f-\x9f]+$")]
 Variables = Annotated[dict[VariableName, VariableValue], Field(max_length=64)]
 
 OWN: Final = ("device", "line")
@@ -74,7 +75,7 @@ def _value(found: re.Match[str], text: str, key: str, known: _Known) -> str:
         return found[0]
     names = [*known.values, *(OWN if "topic" in key else ())]
     raise ConfigurationError(
-        subject=f"{known.file}, {key}", found=f"{found[0]} in {text[:60]!r}, "
+        subject=f"{known.file}, {key}", found=f"{found[0]} in {without_credentials(text)[:60]!r}, "
         + ("which stands in topics alone" if name in OWN else "and no such variable"),
         expected=", ".join(f"{{{one}}}" for one in _likely(name, names)) or "one of [variables], which has none",
         todo=_TODO,

@@ -165,10 +165,11 @@ def read_status(folder: Path) -> Health:
     try:
         return TypeAdapter(Health).validate_json(path.read_bytes())
     except OSError as error:
+        todo = "start it with `edge-runtime run`, or name its device file with --config"
         raise TemporaryError(
             subject=str(path), found=error.strerror or type(error).__name__,
             expected="the status of a running edge-runtime",
-            todo="start it with `edge-runtime run`, or name its device file with --config",
+            todo="ask as the user that it runs as" if isinstance(error, PermissionError) else todo,
         ) from error  # fmt: skip
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

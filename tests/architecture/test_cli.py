@@ -114,6 +114,19 @@ def test_handler_gets_the_arguments_and_gives_the_code(monkeypatch: pytest.Monke
             ["status", "device"],
             "expected `--config device`, which was probably meant; see `edge-runtime status --help`",
         ),
+        (
+            ["run", str(ROOT / "bundles/frost")],
+            "names the bundle, its source and its units; write one like the smallest example of docs/device_toml.md",
+        ),
+        (["status", "frost.tar"], "found 'frost.tar', a bundle; expected `--config device.toml`, a device file"),
+        (
+            ["run", "m.onnx"],
+            "'m.onnx', a bare model; expected `--config device.toml`, a device file that names the bundle",
+        ),
+        (
+            ["run", "m.onnx"],
+            "make a bundle of it with `edge-runtime build`, then write one like the smallest example of",
+        ),
         (["config", "show", "a.toml"], "line of `edge-runtime config show`: found 'a.toml' without a flag before it"),
         (["selftest", "a.toml"], "expected `--config a.toml`, which was probably meant"),
         (["selftest", "bundles/frost"], "expected `--bundle bundles/frost`, which was probably meant"),

@@ -196,3 +196,15 @@ def test_the_command_tells_it_and_a_capture_that_does_not_fit_keeps_the_bundle_f
     with pytest.raises(ConfigurationError):
         main(_arguments(pack, tmp_path / "again", validate=[str(path)]))
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("answer", [{"flags": 5}, {"flags": None}, {"mean": {"value": [[1], [1, 2]], "unit": "Cel"}}])
+def test_an_answer_of_another_make_is_told_and_breaks_nothing(tmp_path: Path, answer: dict[str, Any]) -> None:
+    told = "\n".join(_told(tmp_path, _line(1, [[0.0, 1.0], [1.0, 1.0]], _mean(0.5) | answer)))
+    assert "lines that are not whole: 1" in told or "of another kind: not comparable" in told
+
+
+def test_a_file_without_line_ends_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge_runtime.author.validate.MAX_LINE_BYTES", 1 << 10)
+    (tmp_path / "a").write_bytes(json.dumps(HEAD).encode() + b"\n" + b"x" * 5000)
+    assert read_captures([tmp_path / "a"]).torn == 5

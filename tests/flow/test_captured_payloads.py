@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from edge_runtime.flow.captured_payloads import Payload, payloads
 from edge_runtime.flow.framing import MessageFramer
 from edge_runtime.spec.reading import Damaged
@@ -34,3 +36,13 @@ def test_a_line_that_is_none_is_said_to_be() -> None:
 
 def test_text_is_never_taken_for_hexadecimal() -> None:
     assert [one.frame for one in taken(b"T 20", is_text=True)] == [b"T 20"]
+
+
+@pytest.mark.parametrize(
+    ("tst", "arrival_ns"),
+    [("5", 5_000_000_000), ('"1970-01-01T00:00:01Z+0000"', 1_000_000_000), ("-5", None), ("9" * 30, None), ("1e9", None),
+     ('"0001-01-01T00:00:00Z+0000"', None), ('"2400-01-01T00:00:00Z+0000"', None), ("{}", None), ("null", None)],
+)  # fmt: skip
+def test_a_time_that_no_clock_of_ours_says_is_none(tst: str, arrival_ns: int | None) -> None:
+    [one] = taken(f'{{"tst":{tst},"topic":"a","qos":0,"payload":"x"}}\n'.encode())
+    assert one.arrival_ns == arrival_ns

@@ -16,7 +16,7 @@ from edge_runtime.flow.window import State, Stream, WindowRule
 from edge_runtime.spec.crc import Crc, crc_function
 from edge_runtime.spec.framing import PacketFraming
 from edge_runtime.spec.payload import JsonDecode, StructDecode, TimeField
-from edge_runtime.spec.reading import Reading
+from edge_runtime.spec.reading import LATEST_NS, Reading
 from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, RATE_OFF, RESTARTED, STUCK
 from tests.rig import tiny
 
@@ -196,6 +196,15 @@ def test_without_a_time_the_arrival_counts_and_never_stands_still():
         line.offer(Reading((1.0, 1.0)), 5_000)
     line.run()
     assert [one.time_ns for one in line.take_answers()] == [5_001, 5_002]
+
+
+def test_behind_the_last_time_there_is_no_other():
+    line = tiny.line()
+    line.offer(Reading((1.0, 5.0), LATEST_NS), 5 * NS)
+    for value in (1.0, 2.0):
+        line.offer(Reading((value, 5.0)), 6 * NS)
+    samples = ledger(line)["samples"]
+    assert (samples["accepted"], samples["duplicate"], samples["rejected"]) == (1, 1, {"time_back": 1})
 
 
 def test_the_age_counts_from_arrival_and_event_time_has_none():

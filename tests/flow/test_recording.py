@@ -90,6 +90,7 @@ def test_every_cut_tail_leaves_the_records_before_it():
         (MAGIC + b"\0" * 40, len(MAGIC)),
         (MAGIC + b"1" * 40, len(MAGIC)),
         (MAGIC + b"12 1 anew\na\n", len(MAGIC)),
+        (MAGIC + b"%d 1\na\n" % (1 << 63), len(MAGIC)),
         (MAGIC + b"12 1 1 1\nta\n", len(MAGIC)),
         (MESSAGES_MAGIC + b"12 1\na\n", len(MESSAGES_MAGIC)),
         (MESSAGES_MAGIC + b"12 0 anew\n\n", len(MESSAGES_MAGIC)),

@@ -159,7 +159,7 @@ def test_in_a_stream_of_json(mistake, tmp_path):
 
 
 def test_an_undeclared_unit_says_what_to_write(tmp_path):
-    assert run(tmp_path, units={**US_UNITS, "air_temperature": None}).returncode == 0
+    assert run(tmp_path, units={**US_UNITS, "air_temperature": None}).returncode == 65
     assert refused(tmp_path)[0]["todo"] == (
         'declare what the sender sends in device.toml, e.g. channels.air_temperature.unit = "Cel" where it is Cel'
     )

@@ -118,7 +118,7 @@ def test_declared_units_give_the_same_int8_bytes():
 
 def test_an_undeclared_unit_is_refused_at_the_first_sample(tmp_path):
     done = run(tmp_path, units={**US_UNITS, "air_temperature": None})
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (done.returncode, done.stdout) == (65, b"")
     book = ledger(tmp_path)
     assert book["adds_up"]
     assert book["counts"]["samples"]["accepted"] == 0
@@ -143,7 +143,7 @@ def _assuming(tmp_path):
 def test_undeclared_kelvin_that_is_assumed_to_be_celsius_is_refused_at_every_sample(tmp_path):
     (tmp_path / "kelvin.csv").write_bytes(rewritten(_kelvin))
     done = run(tmp_path, "kelvin.csv", bundle=_assuming(tmp_path), units={**US_UNITS, "air_temperature": None})
-    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    assert (done.returncode, done.stdout) == (65, b""), done.stderr
     assert ledger(tmp_path)["counts"]["samples"]["rejected"] == {"beyond_physical": 192}
     letters = refused(tmp_path)
     assert 'the value fits K: declare it, e.g. channels.air_temperature.unit = "K"' in letters[0]["todo"]

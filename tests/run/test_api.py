@@ -173,7 +173,33 @@ def test_undeclared_unit() -> None:
     with pytest.raises(SampleRefused) as caught:
         model.feed(GOOD)
     assert caught.value.reason == "undeclared_unit"
+    assert caught.value.todo == 'where it is Cel give open units={"air_temperature": "Cel"}, or feed (value, "Cel")'
+    with pytest.raises(SampleRefused, match="channel air_temperature: found no value") as caught:
+        model.feed({name: value for name, value in GOOD.items() if name != "air_temperature"})
+    assert caught.value.reason == "missing"
+    (row,) = model.feed_many([GOOD]).refused
+    assert "units={" in row[1].todo
     assert len(model.feed(GOOD | {"air_temperature": (20.0, "Cel")})) == 1
+
+
+def test_undeclared_unit_in_another_vocabulary() -> None:
+    with pytest.raises(SampleRefused, match=r'units=\{"air_temperature": "plain\'s word for Cel"\}'):
+        edge_runtime.open(DEWPOINT, vocabulary="plain").feed(GOOD)
+
+
+def test_what_is_no_sample_is_told_the_channels(shared: OpenModel) -> None:
+    with pytest.raises(SampleRefused) as caught:
+        shared.feed([20.0, 50.0, 990.0])  # type: ignore[arg-type] # that is the mistake
+    assert caught.value.todo == "name the channels: air_temperature, relative_humidity, station_pressure"
+
+
+@pytest.mark.parametrize("name", ["contract.toml", "device.toml"])
+def test_a_toml_file_is_no_bundle(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("x = 1\n")
+    with pytest.raises(BundleError) as caught:
+        edge_runtime.open(tmp_path / name)
+    assert "a TOML file, a device file or a contract" in str(caught.value)
+    assert "of a contract make one with edge-runtime build" in str(caught.value)
 
 
 def test_times(dewpoint: OpenModel) -> None:

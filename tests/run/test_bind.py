@@ -103,6 +103,12 @@ def test_captures_of_mosquitto_sub(bind: Bind) -> None:
     assert bind(embedded)[0] == 0
 
 
+def test_a_topic_writes_no_line_of_its_own(bind: Bind) -> None:
+    _, _, text = bind(message("a\x1b[31m\n\x85b", GOOD.decode()))
+    assert "payload 1 (a\\x1b[31m\\n\\x85b): accepted" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_a_message_that_the_broker_had_kept_is_told_where_run_drops_it(bind: Bind) -> None:
     kept = message("a/b", GOOD.decode(), retain=1)
     code, (sample,), text = bind(kept)

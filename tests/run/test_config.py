@@ -127,6 +127,14 @@ MISTAKES = {
             f"'command'; {SEE}"
         ),
     ),
+    "a format for a kind": (
+        ('"serial"', '"csv"'),
+        (
+            "device.toml, line[0].source: found kind 'csv'; expected one of 'serial', 'stdin', 'replay', 'mqtt', 'folder', "
+            "'command' ('replay' reads a file, 'stdin' a pipe; that it is csv is said by decode.format)"
+            f"; {SEE}"
+        ),
+    ),
     "no kind": (
         ('kind = "serial", ', ""),
         (
@@ -468,9 +476,11 @@ def test_too_large(path: Path) -> None:
     )
 
 
-def test_nested_too_deeply(path: Path) -> None:
-    path.write_text("a = " + "[" * 5000 + "]" * 5000)
-    assert "device.toml" in refusal(path)
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000 + "]" * 5000, ".".join("a" * 5000) + " = 1",
+                                  ".".join("a" * 300) + " = 1", "a = " + "{a = " * 70 + "1" + "}" * 70])  # fmt: skip
+def test_nested_too_deeply(path: Path, text: str) -> None:
+    path.write_text(text)
+    assert refusal(path).startswith("device.toml: found values nested too deeply")
 
 
 def test_not_there(path: Path) -> None:
@@ -558,7 +568,7 @@ name = "third"
 bundle = "b"
 decode = { format = "struct", byte_order = "big", fields = [{ name = "a", type = "int8" }, { type = "int8" }] }
 framing = { kind = "slip" }
-source = { kind = "serial", port = "socket://user:hush@10.0.0.5:9" }
+source = { kind = "serial", port = "socket://10.0.0.5:9" }
 channels = { a = { field = "a" } }
 sink = [{ kind = "stdout" }]
 """
@@ -636,7 +646,7 @@ def test_drop_ins_are_bounded(path: Path) -> None:
 
 
 def test_the_resolved_file_is_one_that_says_the_same(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drop_in(path, "20-site.toml", SITE.replace("user:hush@", ""))
+    drop_in(path, "20-site.toml", SITE)
     text = show(path, capsys)
     again = path.with_name("again.toml")
     again.write_text(text)
@@ -651,11 +661,47 @@ def test_the_resolved_file_is_one_that_says_the_same(path: Path, capsys: pytest.
     assert any(line.startswith("# journal = { enabled = ") for line in lines)
 
 
-def test_a_secret_in_a_url_is_not_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drop_in(path, "20-site.toml", SITE)
-    text = show(path, capsys)
-    assert "hush" not in text
-    assert 'port = "socket://***@10.0.0.5:9"' in text
+@pytest.mark.parametrize("is_resolved", [True, False])
+def test_a_secret_is_not_shown(path: Path, capsys: pytest.CaptureFixture[str], is_resolved: bool) -> None:
+    drop_in(path, "20-site.toml", SITE.replace(
+        'source = { kind = "serial", port = "socket://10.0.0.5:9" }',
+        'source = { kind = "command", command = ["curl", "https://user:hu@sh@ten.example/x?a@b&API_Token=hush&b=1"] }',
+    ).replace('site = "north"', 'site = "north", api_token = "hush"'))  # fmt: skip
+    text = show(path, capsys, resolved=is_resolved)
+    assert not re.search("hush|sh@", text)
+    assert '"https://***@ten.example/x?a@b&API_Token=***&b=1"' in text
+    assert "ten.example" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('broker = { host = "mqtt://user:hush@ten.example" }', "'mqtt://***@ten.example'"),
+        ('broker = { host = "mqtt://user:hush@{nowhere}" }', "'mqtt://***@{nowhere}'"),
+        ('[[line]]\nname = "frost"\nsource = { port = "socket://user:hush@10.0.0.5:9" }', "a URL without a user"),
+    ],
+)
+def test_a_refusal_shows_no_secret_of_a_url(path: Path, line: str, words: str) -> None:
+    drop_in(path, "20-site.toml", line)
+    assert words in refusal(path)
+    assert "hush" not in refusal(path)
+
+
+def test_a_key_writes_no_line_of_its_own(path: Path) -> None:
+    drop_in(path, "20-site.toml", '"a\\u001b[31m\\nb" = 1')
+    assert "a\\x1b[31m b: found an unknown key" in refusal(path)
+
+
+def test_a_drop_in_that_is_a_pipe_is_not_waited_for(path: Path) -> None:
+    drop_in(path, "10.toml", "")
+    os.mkfifo(path.with_name("device.toml.d") / "20.toml")
+    assert "20.toml: found a pipe" in refusal(path)
+
+
+@pytest.mark.parametrize("name", [".", "/", ""])
+def test_a_path_without_a_name_is_a_folder(path: Path, name: str) -> None:
+    assert path.is_file()
+    assert "found Is a directory" in refusal(Path(name))
 
 
 def test_config_check_says_that_it_is_right(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -665,6 +711,27 @@ def test_config_check_says_that_it_is_right(path: Path, capsys: pytest.CaptureFi
         f"{path} with device.toml.d/20-site.toml: right, with line frost, second, third;"
         " `edge-runtime doctor` looks at what it names\n"
     )
+
+
+def test_config_check_refuses_what_run_would_of_topics(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drop_in(
+        path,
+        "20-site.toml",
+        'broker = { host = "h", device = "d" }'
+        """
+[[line]]
+name = "round"
+bundle = "b"
+source = { kind = "mqtt", topics = ["edge/#"] }
+decode = { format = "json" }
+channels = { a = { field = "a" } }
+sink = [{ kind = "stdout" }]
+""",
+    )
+    with pytest.raises(
+        ConfigurationError, match="topic 'edge/d/status', which source topic 'edge/#' of line round takes"
+    ):
+        show(path, capsys, command="config check")
 
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/device_toml.md").read_text()

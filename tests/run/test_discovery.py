@@ -39,6 +39,16 @@ def test_nothing_is_wanted_where_nothing_was(tmp_path):
     assert is_wanted(lines(tmp_path, ""), tmp_path)
 
 
+@pytest.mark.parametrize("text", ['["a/+"]', '["#"]', '[""]', '["a\\u0085"]', "{}", "", "[1]", None])
+def test_what_was_told_before_cannot_be_read(tmp_path, manifest, text):
+    """A broker would hang up on such topics, at every connection."""
+    place = tmp_path / FILE_NAME
+    place.mkdir() if text is None else place.write_text(text)
+    link = FakeLink()
+    discovery(tmp_path, manifest, link, sink="")
+    assert link.kept == [{}]
+
+
 def test_it_is_told_and_told_again_when_home_assistant_starts(tmp_path, manifest):
     link = FakeLink()
     made = discovery(tmp_path, manifest, link)

@@ -15,6 +15,7 @@ from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
 from edge_runtime.engine import session as engine
+from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.links.serial_port import LinkAbsent, PortState
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as at_line
@@ -241,7 +242,10 @@ def test_ports_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
          "no device matches vid=0x0001 serial_number=A7; found"),
         ('kind = "serial", port = "/dev/null", baud = 4800, parity = "even"', "ok", "/dev/null, to be opened with 4800 baud, 8E1"),
         ('kind = "replay", path = "none.csv"', "fail", "none.csv is no file this user can read"),
-        ('kind = "replay", path = "device.toml"', "ok", "device.toml, "),
+        ('kind = "replay", path = "right.csv"', "ok", "right.csv, 22 bytes"),
+        ('kind = "replay", path = "late.csv"', "ok", "late.csv, "),
+        ('kind = "replay", path = "right.rec"', "ok", "right.rec, "),
+        ('kind = "replay", path = "wrong.csv"', "fail", "wrong.csv, which begins with no header that suits: "),
         ('kind = "stdin"', "skipped", "not checked: standard input"),
         ('kind = "folder", path = "none"', "warn", "none: no such folder now"),
         ('kind = "folder", path = ".", pattern = "*.toml", after = "move"', "ok", ", 1 names that fit '*.toml'"),
@@ -250,6 +254,10 @@ def test_ports_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 )  # fmt: skip
 def test_the_source_of_a_line(config: Path, source: str, status: str, text: str) -> None:
     config.write_text(CONFIG.replace('kind = "stdin"', source))
+    (config.parent / "right.csv").write_text("t,rh,p,w,s\n1,2,3,4,5\n\n")
+    (config.parent / "late.csv").write_text("4,5\nt,rh,p,w,s\n1,2,3,4,5\n")
+    (config.parent / "wrong.csv").write_text("temp,rh,p,w,s\n1,2,3,4,5\n")
+    (config.parent / "right.rec").write_bytes(MAGIC + encode_chunk(1, b"4,5\n"))
     loaded = load_config(config)
     found = source_findings.source(loaded, loaded.config.line[0])
     assert found.status == status

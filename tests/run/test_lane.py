@@ -72,13 +72,15 @@ def test_a_second_start_knows_the_last_answer_and_counts_only_its_own_duplicates
     lane.stop()
     again = _lane(tmp_path)
     again.line.feed((ROOT / "examples/frost/station_us_units.csv").read_bytes(), 0, None)
-    assert (again.health().last_answer, again.duplicates) == (last, again.line.ledger.duplicate)
+    assert (again.health().last_answer, again.of_this_start.duplicate) == (last, again.line.ledger.duplicate)
     assert last is not None
     told = list(summary(again, tmp_path))
-    assert told[1] == f"{again.duplicates} duplicates of samples already answered (state in {tmp_path})"
+    assert told[0].endswith("; of this start and those before it")
+    assert told[1] == "this start: 192 samples received, 0 accepted, 128 rejected; 0 answers due"
+    assert told[2] == f"{again.of_this_start.duplicate} duplicates of samples already answered (state in {tmp_path})"
     again.stop()
     third = _lane(tmp_path)
-    assert (third.duplicates, len(list(summary(third, tmp_path)))) == (0, 1)
+    assert list(summary(third, tmp_path))[1:] == ["this start: 0 samples received, 0 accepted; 0 answers due"]
     third.stop()
 
 
@@ -94,6 +96,13 @@ def test_a_journal_that_is_behind_is_told(lane: Lane, monkeypatch: pytest.Monkey
     assert lane.line.ledger.published == 169
     assert lane.trouble == (
         "a restart would lose what came last: frost.journal: found No space left on device; expected room; free the disk"
+    )
+
+
+def test_a_doubt_about_what_is_no_port_speaks_of_no_baud_rate(lane: Lane) -> None:
+    lane._feed(Chunk(b"\xff" * 3000, 0, 0, 3000))
+    assert lane.health().source.endswith(
+        ". No valid frame in 3000 bytes, mostly unprintable: no text, or in another decode.encoding?"
     )
 
 
@@ -181,6 +190,13 @@ def test_the_line_that_a_connection_began_in_is_counted(
         lane._feed(Chunk(data, 0, 0, len(data), 0, fresh))
     assert lane.line.ledger.samples_dropped["joined_midway"] == counted == lane.line.ledger.received
     lane._feed(Chunk(b"\n", 0, 0, 1))
+    assert lane.health().ledger.adds_up
+
+
+def test_half_a_line_before_a_stream_that_begins_anew_is_counted(lane: Lane) -> None:
+    for data in (b"9.5", b"9.5\n", b"9.5\n"):  # the second and the third are whole: they are headers
+        lane._feed(Chunk(data, 0, 0, len(data), anew=True))
+    assert lane.line.ledger.samples_dropped["cut_short"] == 1
     assert lane.health().ledger.adds_up
 
 

@@ -99,3 +99,14 @@ def test_a_fifo_in_its_place_is_refused_and_never_waited_for(tmp_path: Path) -> 
     os.mkfifo(tmp_path / MEMORY_NAME)
     with pytest.raises(ConfigurationError, match="a fifo"):
         read_memory(tmp_path)
+
+
+def test_a_memory_that_this_user_may_not_read_is_not_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(memory, "_read", refuse)
+    with pytest.raises(ConfigurationError, match=r"found Permission denied; .*; run this as the user that serves$"):
+        read_memory(tmp_path)

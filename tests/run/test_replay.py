@@ -61,6 +61,20 @@ def test_what_was_refused_is_counted_and_the_first_of_each_reason_told(config: P
     assert second.startswith("first wrong_columns: ")
 
 
+def test_a_file_of_which_nothing_is_accepted_is_no_success(config: Path, tmp_path: Path) -> None:
+    text, empty = tmp_path / "stream.csv", tmp_path / "empty.csv"
+    header, *rows = STATION.read_text().splitlines()
+    text.write_text("\n".join([header, *(row.replace(",", ";") for row in rows)]))
+    ran = run_program("replay", str(text), "--config", str(config), home=tmp_path)
+    assert (ran.returncode, ran.stdout) == (65, "")
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("edge-runtime: not one of 192 samples was accepted; the first: CSV row: found ")
+    assert last.endswith("; leaving with exit code 65")
+    empty.write_text(f"{header}\n")
+    nothing = run_program("replay", str(empty), "--config", str(config), home=tmp_path)
+    assert nothing.returncode == 0, "nothing came, so nothing was refused"
+
+
 def test_a_journal_that_is_asked_for_lets_the_next_replay_go_on(config: Path, tmp_path: Path) -> None:
     config.write_text(config.read_text() + '\n[line.journal]\nenabled = "on"\n')
     short = tmp_path / "stream.csv"

@@ -360,3 +360,57 @@ def test_a_source_that_ends_is_summed_up_and_a_second_run_says_why_it_answers_no
     again = run_program("run", home=site, cwd=site)
     assert "edge-runtime: line frost: 10 duplicates of samples already answered (state in " in again.stderr
     assert again.stdout == ""
+    assert again.returncode == 0, "what was answered before was not refused"
+    assert "; of this start and those before it\n" in again.stderr
+    assert "edge-runtime: line frost: this start: 10 samples received, 0 accepted; 0 answers due\n" in again.stderr
+
+
+def _piped(site: Path, rows: list[bytes]) -> subprocess.CompletedProcess[str]:
+    (site / "rows").write_bytes(b"".join(rows))
+    with (site / "rows").open("rb") as piped:
+        return run_program("run", home=site, cwd=site, stdin=piped)
+
+
+def test_a_header_of_an_earlier_input_is_not_that_of_the_next(site: Path) -> None:
+    _fed_by(site, 'kind = "stdin"')
+    first = _piped(site, list(LINES[:41]))
+    assert (first.returncode, len(first.stdout.splitlines())) == (0, 40 - WARM_UP), first.stderr
+    other = [
+        b",".join([cells[0], cells[1], b"55", *cells[3:]]) for cells in (line.split(b",") for line in LINES[41:51])
+    ]
+    second = _piped(site, other)
+    assert (second.returncode, second.stdout) == (65, ""), second.stderr
+    last = second.stderr.splitlines()[-1]
+    assert last.startswith("edge-runtime: line frost: not one of 10 samples was accepted; the first: ")
+    assert "this line is no header" in last
+    third = _piped(site, [LINES[0], *LINES[41:51]])
+    assert (third.returncode, len(third.stdout.splitlines())) == (0, 10), "the window goes on, its header is its own"
+
+
+def test_a_sensor_behind_a_line_is_no_failure_of_a_run_that_is_ended(site: Path) -> None:
+    with PtyDevice(site / "tty") as port, _running(site) as started:
+        _status_says(site, '"OPERATIONAL"')
+        port.write(b"no header\n" * 3)
+        _status_says(site, '"wrong_columns": ')
+        started.send_signal(signal.SIGTERM)
+        _, told = started.communicate(timeout=PATIENCE_S)
+    assert started.returncode == 0, told
+    assert b"not one of" not in told
+
+
+@pytest.mark.parametrize(("path", "found"), [("none.csv", "No such file or directory"), ("frost", "Is a directory")])
+def test_a_file_to_replay_that_is_not_there_is_told_before_the_boot(site: Path, path: str, found: str) -> None:
+    _fed_by(site, f'kind = "replay"\npath = "{path}"')
+    ran = run_program("run", home=site, cwd=site)
+    assert (ran.returncode, ran.stdout) == (78, "")
+    assert ran.stderr == (
+        f"edge-runtime: replay file {site / path}: found {found}; expected a file to replay; correct the path\n"
+    )
+
+
+def test_a_bundle_in_the_place_of_a_device_file(site: Path) -> None:
+    ran = run_program("run", "--config", "frost", home=site, cwd=site)
+    assert (ran.returncode, ran.stderr) == (78, (
+        "edge-runtime: device file frost: found a bundle; expected a TOML file that names the bundle; "
+        "write one like the smallest example of docs/device_toml.md\n"
+    ))  # fmt: skip

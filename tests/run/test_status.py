@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,7 @@ def a_health(*, pid: int | None = None, age_s: float = 0.0, **line: object) -> H
             LineHealth(
                 **{
                     "name": "frost", "ledger": LedgerHealth.of(ledger, pending_samples=0, pending_answers=1),
-                    "source": "It reads /dev/ttyUSB0.", "sinks": {"stdout": "It is taking answers."},
+                    "source": "It reads /dev/ttyUSB0", "sinks": {"stdout": "It is taking answers."},
                     **line,
                 }
             ),
@@ -130,6 +131,22 @@ def test_no_status_is_said_and_1(args, capsys):
     assert "status.json: found No such file or directory; expected the status of a running edge-runtime" in err
 
 
+def test_a_folder_of_another_user_is_said_and_1(args, tmp_path, capsys, monkeypatch):
+    """As root no folder is closed, so the system's word is made up."""
+    closed = tmp_path / "state"
+
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for name, real in (("stat", Path.stat), ("read_bytes", Path.read_bytes)):
+        monkeypatch.setattr(
+            Path, name, lambda path, real=real, **more: (refuse if path.parent == closed else real)(path, **more)
+        )
+    assert main(args) == 1
+    assert "status.json: found Permission denied" in (err := capsys.readouterr().err)
+    assert err.endswith("; ask as the user that it runs as\n")
+
+
 def test_ledgers_that_do_not_add_up_are_said():
     ledger = Ledger()
     ledger.received = 1
@@ -149,3 +166,13 @@ def test_what_is_watched_captured_and_odd_is_told(args, tmp_path, capsys):
     assert "  times        1 gap, 3 rate_off\n" in out
     assert "  watched      a: cusum 8.25, psi 0.31\n  watched      stream north, b: cusum 0\n" in out
     assert "  capture      5 samples kept. They hold measurements: x\n" in out
+
+
+def test_a_stream_that_a_payload_has_named_writes_no_line_of_its_own(args, tmp_path, capsys):
+    write_status(
+        tmp_path / "state", a_health(oddities={"\x1b[31m\n": {"gap": 1}}, levels={"\x85\r": {"t": {"a": 1.0}}})
+    )
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "  times        stream \\x1b[31m\\n: 1 gap\n" in out
+    assert out.replace("\n", "").isprintable()

@@ -138,3 +138,12 @@ def test_the_status_says_what_the_last_one_was_about_and_where_they_stand(tmp_pa
         "1 refused samples written, 0 told in sum. The last: not_a_number: column 't': found '20,5'; "
         f"expected a number; set decimal. All in {path}"
     )
+
+
+def test_a_start_without_a_refusal_says_where_those_before_it_are(tmp_path):
+    path = tmp_path / "dead.jsonl"
+    first = letters_in(path)
+    assert first.status() == "0 refused samples written, 0 told in sum."
+    add(first)
+    first.close()
+    assert letters_in(path).status().endswith(f" in sum. Those of earlier starts in {path}")

@@ -55,3 +55,20 @@ def test_a_full_disk_is_counted_and_it_goes_on(tmp_path: Path, monkeypatch: pyte
     ring.write([b"four\n"])
     assert (ring.written, ring.lost, ring.why) == (2, 2, "No space left on device")
     assert path.read_bytes() == b"one\nfour\n"
+
+
+def test_a_file_whose_first_line_found_no_room_begins_with_its_head_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = RingFile(tmp_path / "a.jsonl", max_bytes=40, head=b"head\n")
+    ring.write([b"a line of 14 B\n"])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ring_file, "append_whole", full)
+        ring.write([b"lost\n"])
+    ring.write([b"next\n"])
+    assert (ring.written, ring.lost) == (2, 1)
+    assert (tmp_path / "a.jsonl").read_bytes() == b"head\nnext\n"

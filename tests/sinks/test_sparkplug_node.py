@@ -240,3 +240,35 @@ def test_a_device_needs_its_node(tmp_path: Path) -> None:
     rig = Rig()
     made = make_sink(SparkplugDevice(name="scada"), tmp_path, mono_ns=lambda: 0, node=rig.node, line="dew")
     assert made.name == "scada"
+
+
+def test_a_device_whose_birth_with_values_is_too_long_is_born_without_them_at_its_next_answer() -> None:
+    rig = Rig()
+    rig.connect()
+    rig.deliver(("north", 1.0, "i" * 200))
+    rig.link._max_bytes = 150
+    rig.connect()
+    assert rig.kinds == ["NBIRTH", "DBIRTH dew:north", "DDATA dew:north", "NBIRTH"]
+    assert rig.deliver(("north", 2.0, "j")) == 1
+    assert rig.kinds[4:] == ["DBIRTH dew:north", "DDATA dew:north"]
+
+
+def test_a_birth_that_is_too_long_for_the_broker_is_told_and_tried_again() -> None:
+    rig = Rig(max_bytes=60)
+    rig.connect()
+    assert rig.kinds == []
+    assert "it cannot be born: " in rig.sink.status()
+    assert "it cannot be born: " in rig.node.trouble
+    assert rig.deliver(("north", 1.0, "1")) == 0
+    rig.link._max_bytes = 1000
+    rig.node.receive()
+    assert rig.deliver(("north", 1.0, "1")) == 1
+    assert rig.kinds == ["NBIRTH", "DBIRTH dew:north", "DDATA dew:north"]
+
+
+@pytest.mark.parametrize("name", ["a\x85b", "a\x7fb", "a\ufffeb", "a\nb", "a/b", "a+b", "a#b", "a\U0001fffeb"])
+def test_a_stream_is_a_device_that_no_broker_hangs_up_on(name: str) -> None:
+    rig = Rig()
+    rig.connect()
+    rig.deliver((name, 1.0, "1"))
+    assert rig.kinds == ["NBIRTH", "DBIRTH dew:a-b", "DDATA dew:a-b"]

@@ -215,6 +215,20 @@ os._exit(4)
         assert "with exit code 4" in run.source.status()
 
 
+def test_a_child_of_its_own_that_fills_the_log_does_not_keep_it_either(tmp_path):
+    code = """
+import subprocess
+chatter = "import os, time; os.setsid(); [(os.write(2, bytes(9)), time.sleep(0.01)) for _ in range(3000)]"
+subprocess.Popen([sys.executable, "-c", chatter])
+os.write(1, b"last")
+os._exit(4)
+"""
+    with Run(tmp_path, code, restart_max_s=3600) as run:
+        run.until(lambda: run.source.reopened == 1, "its end")
+        assert "with exit code 4" in run.source.status()
+        assert run.text == b"last"
+
+
 def test_it_gets_a_small_environment(tmp_path):
     given = os.environ | {"SECRET": "s", "WANTED": "w", "TZ": "UTC", "LD_PRELOAD": ""}
     code = f"print(sorted(os.environ), os.getcwd(), sys.stdin.read()); {TAIL}"
@@ -292,13 +306,13 @@ def test_one_that_was_removed_meanwhile_is_told_and_tried_again(tmp_path, monkey
     monkeypatch.setattr(child_process, "_GUARD", ("no-such-program",))
     (tmp_path / "tool").write_text("#!/bin/sh\nrm ./tool\nexit 0\n")
     (tmp_path / "tool").chmod(0o755)
-    wake, said = threading.Event(), []
+    wake = threading.Event()
     source = ChildProcess(
         CommandSource(command=["./tool"]), tmp_path, wall_ns=lambda: 0, mono_ns=lambda: 0, jitter=lambda: 0.01
     )
-    monkeypatch.setattr(source, "_say", said.append)
     source.start(wake)
-    until(lambda: "cannot be started: No such file or directory" in said, wake, "the refusal")
+    told = "; it cannot be started: No such file or directory"
+    until(lambda: "started again" in source.status() and told in source.status(), wake, "the refusal, while it waits")
     source.stop()
 
 

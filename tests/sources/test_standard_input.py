@@ -39,6 +39,17 @@ def test_the_end_of_the_pipe_ends_it_once_all_is_taken(pipe):
     source.stop()
 
 
+def test_its_first_chunk_begins_a_stream_anew_and_no_later_one(pipe):
+    source, wake = started(pipe["read"])
+    seen = []
+    for row in (b"a,b\n", b"1,2\n"):
+        os.write(pipe["write"], row)
+        until(lambda: source.waiting, wake, "a row")
+        seen += source.take()
+    assert [(chunk.data, chunk.anew) for chunk in seen] == [(b"a,b\n", True), (b"1,2\n", False)]
+    source.stop()
+
+
 def test_a_full_queue_holds_the_writer_back_and_loses_nothing(pipe):
     source, wake = started(pipe["read"], queue_bytes=70_000)
     data = bytes(range(256)) * 4000
