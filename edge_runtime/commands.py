@@ -194,6 +194,7 @@ COMMANDS: Final = (
         (
             Flag("MODEL", "the exported ONNX model"),
             Flag("--data", "the raw values it was trained on: .npz, .csv or .parquet", "FILE"),
+            Flag("--target", "the column of a table that is what was true, and no channel", "COLUMN"),
             Flag("--out", "the draft (default: %(default)s)", "FILE", "contract.toml"),
         ),
     ),

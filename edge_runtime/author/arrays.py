@@ -14,6 +14,10 @@ from edge_runtime.spec.outputs import Output
 
 Arrays = Mapping[str, NDArray[Any]]
 
+_ZIP = b"PK"
+_NPY = b"\x93NUMPY"
+_TABLES = (".csv", ".tsv", ".txt")
+
 
 class Part(NamedTuple):
     """One split: ``raw`` is float64 ``(cases, samples, row)`` in contract units, a category as the place of its word.
@@ -39,20 +43,40 @@ def read_npz(data: bytes, path: Path) -> Arrays:
     """Read a .npz of plain arrays; pickled objects are refused.
 
     Raises:
-        ConfigurationError: it is no such file.
+        ConfigurationError: it is no such file; of a table as text, how to make one of it.
 
     """
     import io  # noqa: PLC0415 - beside its one use
     import zipfile  # noqa: PLC0415 - for its error alone
 
+    if path.suffix.lower() in _TABLES and not data.startswith(_ZIP):
+        raise _a_table(path)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        # What is no archive numpy takes for a pickle, and advises to unpickle it.
+        with np.load(io.BytesIO(data if data.startswith(_ZIP) else b""), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ConfigurationError(
-            subject=str(path), found=f"no readable .npz ({error})", expected="plain arrays, as numpy.savez writes them",
-            todo="write the file again",
+            subject=str(path), found=f"no readable .npz ({_why(data, str(error))})",
+            expected="plain arrays, as numpy.savez writes them", todo="write the file again",
         ) from error  # fmt: skip
+
+
+def _why(data: bytes, error: str) -> str:
+    if not data.startswith(_ZIP):
+        kind = "a single array, as numpy.save writes it" if data.startswith(_NPY) else "another kind of file"
+        return kind if data else "an empty file"
+    return "an array of Python objects" if "pickle" in error else error
+
+
+def _a_table(path: Path) -> ConfigurationError:
+    comma = "\\t" if path.suffix.lower() == ".tsv" else ","
+    return ConfigurationError(
+        subject=str(path), found="a table as text", expected=".npz: CSV is what `init` reads, a build takes arrays",
+        todo=f'convert it once: t = numpy.genfromtxt("{path.name}", delimiter="{comma}", names=True); '
+        f'numpy.savez("{path.stem}.npz", train=numpy.stack([t[c] for c in ("CHANNEL", "CHANNEL")], axis=1), '
+        'train_y=t["TARGET"]), the channels in the order of the model',
+    )  # fmt: skip
 
 
 def take_part(arrays: Arrays, split: Split, contract: Contract, subject: str) -> Part:

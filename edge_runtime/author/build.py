@@ -14,7 +14,7 @@ from edge_runtime.author.contract import Contract, ContractVariant
 from edge_runtime.author.false_alarms import false_alarms, warnings_of
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
-from edge_runtime.author.held import hold
+from edge_runtime.author.held import Held, Shown, hold
 from edge_runtime.author.lint_build import as_answering, as_quantized, judged
 from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
@@ -41,7 +41,6 @@ from edge_runtime.author.quantize import RECIPE, evenly_spaced, quantize, read_g
 from edge_runtime.author.record import (
     Built,
     CalibrationRecord,
-    Metrics,
     NodeError,
     Proof,
     Record,
@@ -75,7 +74,8 @@ _MUTANTS_S = 900.0
 class Build:
     """A finished build: the bundle's files by name, its record, and what failed (then nothing may be written).
 
-    ``source`` is what it was made of, ``scores`` by variant what its goldens are worth.
+    ``source`` is what it was made of, ``scores`` by variant what its goldens are worth, ``shown`` by variant and output the
+    errors on the split that could tell them.
     """
 
     files: Mapping[str, bytes]
@@ -83,6 +83,7 @@ class Build:
     failures: tuple[str, ...]
     source: Source
     scores: Mapping[str, MutationScore]
+    shown: Mapping[str, Mapping[str, Shown]]
 
 
 class _Made(NamedTuple):
@@ -106,9 +107,8 @@ class _Proven(NamedTuple):
     """One variant's goldens, and what they and the test split showed."""
 
     goldens: Goldens
-    metrics: dict[str, Metrics]
+    held: Held
     clipped: tuple[Finding, ...]
-    answers: tuple[Finding, ...]
 
 
 def build(
@@ -189,7 +189,7 @@ def build(
             cases=len(source.asked.raw), tensor=met.tensor, float_output=met.output, limit=LIMIT,
             between_batch_sizes=max(off for one in apart for off in one.values()),
         ),
-        metrics={name: one.metrics for name, one in zip(names, proven, strict=True) if one.metrics},
+        metrics={name: one.held.metrics for name, one in zip(names, proven, strict=True) if one.held.metrics},
         nodes=_node_errors(source, models, made),
         mutation={name: mutation_record(one) for name, one in scores.items()},
         search=searched.record if searched else None,
@@ -204,7 +204,10 @@ def build(
         failures += boot_failures(files, name)
     if recorded is not None:
         failures += differences(recorded, record)
-    return Build(files, record, tuple(dict.fromkeys(failures)), source, scores)
+    return Build(
+        files, record, tuple(dict.fromkeys(failures)), source, scores,
+        shown={name: one.held.shown for name, one in zip(names, proven, strict=True)},
+    )  # fmt: skip
 
 
 def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:
@@ -215,11 +218,14 @@ def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:
     findings: list[Finding] = []
     largest = 0.0
     for variant, model in zip(contract.variants, models, strict=True):
-        off = output_proof(model, source.asked)
-        largest = max(largest, *off.values())
-        failures += output_failures(contract, contract.model_of(variant), model, off)
+        proof = output_proof(model, source.asked)
+        largest = max(largest, *proof.off.values())
+        failures += output_failures(contract, contract.model_of(variant), model, proof)
         failures += _map_failures(source, contract.model_of(variant), model)
-        findings += as_answering(contract, model, source.asked, {name: output_limit(model, name) for name in off})
+        # A record of another stage says nothing of the model.
+        outputs = {name: values for name, values in source.asked.outputs.items() if name not in proof.stages}
+        asked = source.asked._replace(outputs=outputs)
+        findings += as_answering(contract, model, asked, {name: output_limit(model, name) for name in outputs})
     return _Met(max(tensor_off.values()), largest, tuple(failures), tuple(findings))
 
 
@@ -288,15 +294,14 @@ def _quantized(source: Source, stated: ContractVariant, float_model: Model, reco
 def _proven(source: Source, float_model: Model, model: Model) -> _Proven:
     """One variant's goldens, its errors on the test split, and what is wrong with its answers."""
     goldens = make_goldens(model, _cases(source, model), source.asked.outputs, source.contract.goldens.units)
-    held = hold(source, float_model, model)
-    return _Proven(goldens, held.metrics, clipped(model), held.findings)
+    return _Proven(goldens, hold(source, float_model, model), clipped(model))
 
 
 def _with_proven(found: Sequence[Finding], proven: Sequence[_Proven]) -> list[Finding]:
     """What only the answers and the steps show when they are run, beside all that the lints know of themselves."""
     told = {one.subject for one in found if one.id == CLIPPED.id}
     clips = [one for proof in proven for one in proof.clipped if one.subject not in told]
-    return [*found, *clips, *(one for proof in proven for one in proof.answers)]
+    return [*found, *clips, *(one for proof in proven for one in proof.held.findings)]
 
 
 def _between_batch_sizes(model: Model, data: bytes) -> dict[str, float]:

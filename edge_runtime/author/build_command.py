@@ -1,5 +1,6 @@
 """The command `build`: contract in, bundle, build.json and report.html out; it decides nothing about the model."""
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -7,8 +8,9 @@ from pathlib import Path
 
 from edge_runtime.author.build import Build, build
 from edge_runtime.author.build_report import report_of
+from edge_runtime.author.held import Shown
 from edge_runtime.author.mutate_subject import open_subject
-from edge_runtime.author.record import Metrics, Record, encode_record, read_record
+from edge_runtime.author.record import encode_record, read_record
 from edge_runtime.author.validate import read_captures, validate
 from edge_runtime.bundle.write import write_directory
 from edge_runtime.errors import DeviceError
@@ -38,8 +40,10 @@ def main(args: Namespace) -> int:
     write(made, out)
     for line in made.record.warnings:
         _say(f"warning: {line}")
-    _say(_result(made.record, out))
+    _say(_result(made, out))
     for line in compared:
+        _say(line)
+    for line in _next(out):
         _say(line)
     if args.json:
         sys.stdout.write(encode_record(made.record).decode())
@@ -76,11 +80,12 @@ def write(made: Build, out: Path) -> None:
             ) from error  # fmt: skip
 
 
-def _result(record: Record, out: Path) -> str:
+def _result(made: Build, out: Path) -> str:
+    record = made.record
     words = [f"{out}: {record.bundle.id} {record.bundle.version}, sha256 {record.bundle.digest}"]
-    for variant, metrics in record.metrics.items():
-        for output, one in metrics.items():
-            of = (f" of {output}" if len(metrics) > 1 else "") + (f", {variant}" if len(record.metrics) > 1 else "")
+    for variant, by_output in made.shown.items():
+        for output, one in by_output.items():
+            of = (f" of {output}" if len(by_output) > 1 else "") + (f", {variant}" if len(made.shown) > 1 else "")
             words += _measured(one, of, is_quantized=variant in record.calibration)
     words.append(
         f"framework's {record.proof.cases} cases met within {max(record.proof.tensor, record.proof.float_output):.1g}"
@@ -88,19 +93,27 @@ def _result(record: Record, out: Path) -> str:
     return "; ".join(words)
 
 
-def _measured(metrics: Metrics, of: str, *, is_quantized: bool) -> Iterator[str]:
+def _measured(shown: Shown, of: str, *, is_quantized: bool) -> Iterator[str]:
+    metrics, cases = shown.metrics, f"{shown.metrics.cases} {shown.split} cases"
+    knows = metrics.mae_bundle is not None or metrics.accuracy_bundle is not None
     if metrics.mae_bundle is not None and metrics.mae_float32 is not None:
         yield (
-            f"mean absolute error{of} on {metrics.cases} test cases {metrics.mae_bundle:.3f} {metrics.unit}"
+            f"mean absolute error{of} on {cases} {metrics.mae_bundle:.3f} {metrics.unit}"
             f" (float32 {metrics.mae_float32:.3f})"
         )
     if metrics.accuracy_bundle is not None and metrics.accuracy_float32 is not None:
-        yield (
-            f"right{of} in {metrics.accuracy_bundle:.3%} of {metrics.cases} test cases"
-            f" (float32 {metrics.accuracy_float32:.3%})"
-        )
+        yield f"right{of} in {metrics.accuracy_bundle:.3%} of {cases} (float32 {metrics.accuracy_float32:.3%})"
+    where = "" if knows else f" on {cases}, of which nobody said what was true"
     if is_quantized and metrics.max_difference is not None:
-        yield f"largest distance{of} to float32 {metrics.max_difference:.3g} {metrics.unit}"
+        yield f"largest distance{of} to float32{where} {metrics.max_difference:.3g} {metrics.unit}"
+    if is_quantized and metrics.labels_changed is not None and not knows:
+        yield f"another label{of} than float32's in {metrics.labels_changed} of {cases}, of which nobody said what was true"
+
+
+def _next(out: Path) -> Iterator[str]:
+    """What now stands where, and the command to go on with."""
+    yield f"written: the bundle {out}, and beside it {record_path(out).name} and {report_path(out).name}"
+    yield f"next: edge-runtime selftest --bundle {shlex.quote(str(out))}; then docs/device_toml.md binds it to a sensor"
 
 
 def _tell(stage: str) -> None:

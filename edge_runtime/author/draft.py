@@ -1,6 +1,7 @@
 """A first contract.toml from a model and data: what can be seen is filled in, what cannot be known is TODO; it guesses no unit."""
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -35,19 +36,29 @@ class _Input(NamedTuple):
     length: str | None
 
 
-def draft(model: ModelProto, table: Table, *, model_file: str, subject: str, reference: Recorded | None = None) -> str:
+def draft(
+    model: ModelProto,
+    table: Table,
+    *,
+    model_file: str,
+    subject: str,
+    reference: Recorded | None = None,
+    target: str | None = None,
+) -> str:
     """The text of a contract for ``model`` and ``table``; ``model_file`` is the path to write into it.
 
-    ``reference`` fills its table with the arrays whose name or shape says what they are.
+    ``reference`` fills its table with the arrays whose name or shape says what they are; ``target`` is the column of a
+    table that is what was true, where its name does not say so.
 
     Raises:
+        ConfigurationError: no such column.
         BundleError: the model's first input is not (batch, channel) or (batch, channel, time) in some order, or the
             data has another number of channels.
 
     """
     name, shape = _model_input(model, subject)
     outputs_called = channel_names([one.name for one in model.graph.output])
-    table = with_target(table, [size for size in shape[1:] if isinstance(size, int)], outputs_called)
+    table = with_target(table, [size for size in shape[1:] if isinstance(size, int)], outputs_called, target)
     model_input = _input(name, shape, table, subject)
     names = channel_names(table.names)
     recorded = draft_reference(reference, model, table, model_input.shape)
@@ -72,13 +83,7 @@ def _input(name: str, shape: tuple[int | str, ...], table: Table, subject: str) 
     if not _MIN_AXES <= len(shape) <= _MAX_AXES or not places:
         surplus = _surplus(shape, table)
         if surplus:
-            raise BundleError(
-                subject=f"{subject}, input {name}", found=f"shape ({', '.join(map(str, shape))})",
-                expected=f"{channels} channels, as {table.source} has: {', '.join(map(comment, surplus))} too many, if they "
-                "stand in the model's order",
-                todo="leave the target out, call its column `target`, or name it with data.train = { values, target }: an array of "
-                "its own in a .npz",
-            )  # fmt: skip
+            raise _too_many(f"input {name} of {subject}, shape ({', '.join(map(str, shape))})", surplus, table)
         raise BundleError(
             subject=f"{subject}, input {name}", found=f"shape ({', '.join(map(str, shape))})",
             expected=f"(batch, {channels}), or with a time axis more: the data has {channels} channels",
@@ -92,6 +97,20 @@ def _input(name: str, shape: tuple[int | str, ...], table: Table, subject: str) 
     if not isinstance(size, int):
         size = '"TODO"  # samples' if table.is_series else table.raw.shape[1]
     return _Input(name, axes, shape, str(size))
+
+
+def _too_many(input_: str, surplus: Sequence[str], table: Table) -> BundleError:
+    named = ", ".join(map(comment, surplus))
+    likely = (
+        f"{named} perhaps, the last, which may be what was true" if len(surplus) == 1 else f"perhaps the last: {named}"
+    )
+    todo = f"for a target: --target {shlex.quote(surplus[-1])}; for neither: take the column out of {table.source}"
+    if table.file is not None:
+        todo = "for a target: write it as an array of its own, and name that in data.train = { values, target }; else leave it out"
+    return BundleError(
+        subject=table.source, found=f"{len(table.names)} channels, {len(surplus)} too many ({likely})",
+        expected=f"{len(table.names) - len(surplus)}, as {input_} takes", todo=todo,
+    )  # fmt: skip
 
 
 def _surplus(shape: Sequence[int | str], table: Table) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ def draft_reference(recorded: Recorded | None, model: ModelProto, table: Table, 
     wanted = {group: shape for group, shape in _wanted(model, table, input_shape).items() if not found[group]}
     guessed = _by_shape(wanted, others)
     lines = [
-        "# Cases your framework answered itself: raw values as in [data], the tensor it was given, what it answered.",
+        "# Cases your framework answered itself: raw values as in [data], the tensor it was given, and what the model itself",
+        "# answered, before postprocess.",
         "[reference]",
         f"file = {quoted(recorded.file if recorded else 'TODO')}",
     ]

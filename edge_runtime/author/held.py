@@ -17,30 +17,49 @@ from edge_runtime.spec.outputs import Output
 _MOST_TRAINING_CASES = 4096
 
 
+class Shown(NamedTuple):
+    """Errors of one output, and in a word the split that they are of."""
+
+    split: str
+    metrics: Metrics
+
+
 class Held(NamedTuple):
-    """Errors on the test split by output, none where there is no such split; and what the lints say of every split."""
+    """Errors on the test split by output, none where there is no such split; and what the lints say of every split.
+
+    ``shown`` has each output's errors on the split that its target was found in; without any target the difference to
+    float32 alone, on the first split there is.
+    """
 
     metrics: dict[str, Metrics]
     findings: tuple[Finding, ...]
+    shown: dict[str, Shown]
 
 
 def hold(source: Source, float_model: Model, model: Model) -> Held:
     """Each output against its target of the test split; where that has none of validation's, then of training's."""
     metrics: dict[str, Metrics] = {}
     findings: list[Finding] = []
+    shown: dict[str, Shown] = {}
     done: set[str] = set()
-    for split, part in (("test", source.test), ("validation", source.validation), ("training", _some(source.train))):
-        if part is None:
-            continue
+    splits = {"test": source.test, "validation": source.validation, "training": _some(source.train)}
+    parts = {split: part for split, part in splits.items() if part is not None}
+    for split, part in parts.items():
         true = {name: values for name, values in part.targets.items() if name not in done}
         if not true and part is not source.test:
             continue
         done |= true.keys()
         measured = measure(float_model, model, part)
         metrics = measured.metrics if part is source.test else metrics
+        shown |= {name: Shown(split, measured.metrics[name]) for name in true}
         findings += (by_place(output.name) for output in _unproven(model, part) if output.name in true)
         findings += answers(measured.metrics, measured.said, true, source.train.targets, split)
-    return Held(metrics, tuple(findings))
+    bare = [output.name for output in model.manifest.outputs if output.name not in shown]
+    if bare:
+        split, part = next(iter(parts.items()))
+        measured_bare = metrics if part is source.test else measure(float_model, model, part).metrics
+        shown |= {name: Shown(split, measured_bare[name]) for name in bare}
+    return Held(metrics, tuple(findings), shown)
 
 
 def _unproven(model: Model, part: Part) -> Iterator[Output]:

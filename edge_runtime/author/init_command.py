@@ -22,6 +22,8 @@ _REFERENCE = "reference.npz"
 def main(args: Namespace) -> int:
     """Write the draft for ``args.model`` and ``args.data`` to ``args.out`` (default contract.toml); 0.
 
+    ``args.target`` is the column that is what was true, where its name does not say so.
+
     Raises:
         ConfigurationError: a file cannot be read, or the draft's place is taken.
         BundleError: the model is no ONNX file, or does not fit the data.
@@ -46,7 +48,9 @@ def main(args: Namespace) -> int:
     table = read_table(_read(data, _MAX_DATA_BYTES), data, file=_from(out, data))
     parsed = parse_model(model_bytes, subject=str(model))
     reference = _recorded(data.parent / _REFERENCE, out)
-    text = draft(parsed, table, model_file=_from(out, model), subject=str(model), reference=reference)
+    text = draft(
+        parsed, table, model_file=_from(out, model), subject=str(model), reference=reference, target=args.target
+    )
     _write(out, text)
     sys.stderr.write(
         f"{out}: {text.count(chr(34) + 'TODO' + chr(34))} TODOs to fill in; then edge-runtime build {out}\n"

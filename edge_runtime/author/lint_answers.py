@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from edge_runtime.author.label_order import Exchange, exchanged
 from edge_runtime.author.lint_finding import Finding, Rule
 from edge_runtime.author.record import Metrics
+from edge_runtime.author.straight import Line, mending_line
 
 NO_BETTER = Rule(
     "no-better-than-mean", "error",
@@ -18,6 +19,15 @@ NO_BETTER = Rule(
     "were in the answer's unit",
     'is the model\'s output standardized? add { step = "destandardize", mean, std } to postprocess, with the mean and '
     "std of the target it was trained with; else the targets are of another unit or another order",
+)  # fmt: skip
+BY_CONSTANT = Rule(
+    "off-by-a-constant", "error",
+    "answers whose mean absolute error on the test data a constant, a factor or both would take more than half away from; "
+    "of a vector those of any of its numbers",
+    "the model knows the answer, and each is wrong by the same amount: a constant between the model and the answer is "
+    "not the one it was trained with, or the answer is in another unit",
+    "destandardize's mean and std must be those of the target of training; without that step, look at the unit of the "
+    "output and of its target; a model that is off on purpose, as a quantile is, needs a waiver",
 )  # fmt: skip
 ALWAYS_SAME = Rule(
     "always-the-same", "error",
@@ -56,15 +66,20 @@ WORSE = Rule(
     "calibrate on data as it will come, keep float32, or search for a recipe with [gates]",
 )  # fmt: skip
 
-RULES = (NO_BETTER, ALWAYS_SAME, NO_BETTER_LABEL, SWAPPED, BY_PLACE, WORSE)
+RULES = (NO_BETTER, BY_CONSTANT, ALWAYS_SAME, NO_BETTER_LABEL, SWAPPED, BY_PLACE, WORSE)
 
 _FACTOR = 3.0
 # Below this share of the mean's own error (the commonest word's) a model is good whatever float32 may reach.
 _GOOD = 0.1
 _CONSTANT = 1e-3
+# An error below this share of the mean's own is rounding, or int8's: whatever would mend it, nobody would notice.
+_SMALL = 0.01
+# Of an error that float32 has not half of, the quantization is the cause.
+_OWN = 0.5
 _SHOWN_WORDS = 6
 
 Values = NDArray[Any]
+Columns = NDArray[np.float64]
 
 
 def answers(
@@ -93,8 +108,7 @@ def by_place(output: str) -> Finding:
 
 def _of_numbers(name: str, found: Metrics, said: Values, true: Values, train: Values, split: str) -> Iterator[Finding]:
     ours, target, known = (_columns(values) for values in (said, true, train))
-    means = known.mean(axis=0)
-    of_mean = np.abs(target - means).mean(axis=0)
+    of_mean = np.abs(target - known.mean(axis=0)).mean(axis=0)
     off = np.abs(ours - target).mean(axis=0)
     moves = of_mean > 0
     bad = np.flatnonzero(moves & (off >= of_mean))
@@ -102,10 +116,11 @@ def _of_numbers(name: str, found: Metrics, said: Values, true: Values, train: Va
     subject, unit = f"output {name}", "" if found.unit == "1" else f" {found.unit}"
     if len(bad):
         at = int(bad[np.argmax(off[bad] / of_mean[bad])])
-        whose = f"mean {means[at]:.6g}, std {known[:, at].std():.6g}"
+        line = mending_line(ours[:, at], target[:, at])
+        mended = f"; the answers {line.told(unit)} would have {line.error:.4g}{unit}" if line else ""
         yield NO_BETTER.found_at(
             subject, f"{_which(at, bad, target)}mean absolute error {off[at]:.4g}{unit} on the {split} data; always saying "
-            f"the mean of the target ({whose}) has {of_mean[at]:.4g}{unit}"
+            f"the mean of the target ({_whose(known[:, at])}) has {of_mean[at]:.4g}{unit}{mended}"
         )  # fmt: skip
     elif len(flat):
         at = int(flat[0])
@@ -118,6 +133,31 @@ def _of_numbers(name: str, found: Metrics, said: Values, true: Values, train: Va
             subject, f"mean absolute error {found.mae_bundle:.4g}{unit} on the {split} data, {found.mae_float32:.4g}"
             f"{unit} in float32"
         )  # fmt: skip
+    elif found.mae_float32 is None or found.mae_float32 >= _OWN * (found.mae_bundle or 0.0):
+        yield from _by_constant(subject, ours, target, known, _SMALL * of_mean, f"{split} data", unit)
+
+
+def _by_constant(
+    subject: str, ours: Columns, target: Columns, known: Columns, small: Columns, where: str, unit: str
+) -> Iterator[Finding]:  # fmt: skip
+    """The number, by the error it would lose the greatest share of, that a constant or a factor would mend."""
+    off = np.abs(ours - target).mean(axis=0)
+    lines: dict[int, Line] = {}
+    for at in np.flatnonzero(off > small).tolist():
+        line = mending_line(ours[:, at], target[:, at])
+        if line is not None:
+            lines[at] = line
+    if lines:
+        at = min(lines, key=lambda number: lines[number].error / off[number])
+        line, which = lines[at], _which(at, np.array([*lines]), target)
+        yield BY_CONSTANT.found_at(
+            subject, f"{which}mean absolute error {off[at]:.4g}{unit} on the {where}, {line.error:.4g}{unit} if each answer were "
+            f"taken {line.told(unit)} (the target has {_whose(known[:, at])})"
+        )  # fmt: skip
+
+
+def _whose(known: Columns) -> str:
+    return f"mean {known.mean():.6g}, std {known.std():.6g}"
 
 
 def _of_label(name: str, found: Metrics, said: Values, true: Values, split: str) -> Iterator[Finding]:
@@ -149,11 +189,11 @@ def _is_worse(ours: float | None, exact: float | None, trivial: float) -> bool:
     return ours is not None and exact is not None and ours > max(_FACTOR * exact, _GOOD * trivial)
 
 
-def _columns(values: Values) -> NDArray[np.float64]:
+def _columns(values: Values) -> Columns:
     return values.astype(np.float64).reshape(len(values), -1)
 
 
-def _which(at: int, found: NDArray[np.int64], target: NDArray[np.float64]) -> str:
+def _which(at: int, found: NDArray[np.int64], target: Columns) -> str:
     """Which number of a vector, counted from 0 as `column` is."""
     if target.shape[1] == 1:
         return ""

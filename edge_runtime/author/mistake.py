@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from edge_runtime.author.fault_words import words_of
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.fault import expected_by, is_missing
 
@@ -95,12 +96,13 @@ def _line(fault: Mapping[str, Any], subject: str, ways: Mapping[str, str]) -> Co
         return ConfigurationError(
             subject=subject, found="keys that do not fit together", expected=expected_by(fault), todo=_TODO,
         )  # fmt: skip
-    key = _key(fault["loc"])
-    found = "nothing" if is_missing(fault) else " ".join(repr(fault["input"]).split())
+    words = words_of(fault)
+    key = _key([*fault["loc"], *([words.key] if words.key else [])])
+    found = words.found or ("nothing" if is_missing(fault) else " ".join(repr(fault["input"]).split()))
     return ConfigurationError(
         subject=f"{subject}, {key}",
         found=found if len(found) <= _SHOWN else f"{found[:_SHOWN]}...",
-        expected=expected_by(fault),
+        expected=words.expected,
         todo=ways.get(key, _TODO) if is_missing(fault) else _TODO,
     )
 

@@ -13,6 +13,7 @@ from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
 from edge_runtime.author.passes import answer_rows, outputs_for, through
 from edge_runtime.author.record import Metrics
+from edge_runtime.author.record_stage import WANTED, Stage, stage_of
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.model import Model
 from edge_runtime.spec.manifest import Manifest
@@ -32,6 +33,13 @@ class Measured(NamedTuple):
 
     metrics: dict[str, Metrics]
     said: Tensors
+
+
+class OutputProof(NamedTuple):
+    """By output tensor how far it is from the record, and of those too far the stage that the record is of, if any fits."""
+
+    off: dict[str, float]
+    stages: dict[str, Stage]
 
 
 def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
@@ -57,8 +65,8 @@ def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
     return off
 
 
-def output_proof(model: Model, asked: Asked) -> dict[str, float]:
-    """By output tensor the largest difference between the source model's answers and the framework's.
+def output_proof(model: Model, asked: Asked) -> OutputProof:
+    """The largest difference between the source model's answers and the framework's.
 
     It is judged on the framework's own tensors, so that each half is judged by itself; with a state, on the raw cases,
     since what came before the last tensor is not recorded.
@@ -76,15 +84,22 @@ def output_proof(model: Model, asked: Asked) -> dict[str, float]:
         kinds = {one.tensor: one.dtype for one in manifest.inputs}
         given = {name: np.ascontiguousarray(values, kinds[name]) for name, values in asked.tensors.items()}
         answered = outputs_for(model, given, 1 if manifest.batch_sizes == (1,) else len(asked.raw))
-    off = {}
+    proof = OutputProof({}, {})
     for name in names:
-        if asked.outputs[name].size != answered[name].size:
+        ours, theirs = answered[name], asked.outputs[name]
+        if theirs.size != ours.size:
+            stage = stage_of(model, name, ours, theirs)
             raise ConfigurationError(
-                subject="reference, output", found=f"shape {asked.outputs[name].shape}",
-                expected=f"{answered[name].shape}", todo=f"write what the framework answered at {name}",
+                subject="reference, output", found=stage.found if stage else f"shape {theirs.shape}",
+                expected=WANTED if stage else f"{ours.shape}",
+                todo=stage.todo if stage else f"write what the framework answered at {name}",
             )  # fmt: skip
-        off[name] = _largest(answered[name], asked.outputs[name].reshape(answered[name].shape))
-    return off
+        proof.off[name] = _largest(ours, theirs.reshape(ours.shape))
+        is_met = proof.off[name] <= output_limit(model, name)
+        stage = None if is_met else stage_of(model, name, ours, theirs)
+        if stage is not None:
+            proof.stages[name] = stage
+    return proof
 
 
 def tensor_failures(contract: Contract, manifest: Manifest, path: Path, off: Mapping[str, float]) -> Iterator[str]:
@@ -100,12 +115,17 @@ def tensor_failures(contract: Contract, manifest: Manifest, path: Path, off: Map
             )
 
 
-def output_failures(contract: Contract, file: str, model: Model, off: Mapping[str, float]) -> Iterator[str]:
+def output_failures(contract: Contract, file: str, model: Model, proof: OutputProof) -> Iterator[str]:
     """A line for each output of one source model that is not what the framework answered."""
     named = contract.reference
-    for tensor, apart in off.items():
-        limit = output_limit(model, tensor)
-        if not apart <= limit:
+    for tensor, apart in proof.off.items():
+        limit, stage = output_limit(model, tensor), proof.stages.get(tensor)
+        if stage is not None:
+            yield (
+                f"{named.file}, {_array(named.output, tensor)}: found {stage.found}; [reference] wants {WANTED}; "
+                f"{stage.todo}"
+            )
+        elif not apart <= limit:
             yield (
                 f"{file}: found an output {apart:.3g} off {_array(named.output, tensor)} of {named.file}; "
                 f"expected at most {limit:g}; export the checkpoint that answered, in evaluation mode"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from edge_runtime.errors import ConfigurationError
 
 TENSOR_WAY = (
-    "record the tensors your framework was given beside its answers: record_reference(lambda raw: (predict(raw), "
-    "tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
+    "record the tensors your framework was given beside its answers: edge_runtime.author.record_reference(lambda raw: "
+    "(predict(raw), tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
 )
 CHECKPOINT_DIGEST = "64 hex digits, for instance from: sha256sum checkpoint.pt"
 WAYS = {"reference.tensor": TENSOR_WAY}
@@ -20,7 +20,7 @@ _MEANT = {
     "checkpoint_sha256": CHECKPOINT_DIGEST,
     "reference.raw": "an array of the reference: the raw values, as in [data]",
     "reference.tensor": "an array of the reference: the tensor your framework was given",
-    "reference.output": "an array of the reference: what your framework answered",
+    "reference.output": "an array of the reference: what the model itself answered, before postprocess",
     "labels": "its words, in the order of training",
     "limits": "what the numbers must not be taken for",
 }

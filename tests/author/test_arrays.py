@@ -79,3 +79,41 @@ def test_an_extent_holds_the_decimal_that_float32_had_rounded() -> None:
     assert low <= float(np.float32(-16.7))
     assert high == 35.6
     assert extent(np.array([0.1 + 0.2, 1.0])) == (0.1 + 0.2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("d.npz", b"", "an empty file"), ("d.npz", b"\x80\x04pickle", "another kind of file"),
+        ("d.npy", b"\x93NUMPY\x01\0", "a single array, as numpy.save writes it"),
+    ],
+)  # fmt: skip
+def test_what_is_no_archive_is_told_without_a_word_of_pickles(name: str, data: bytes, why: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_npz(data, Path(name))
+    assert f"found no readable .npz ({why}); expected plain arrays" in str(caught.value)
+    assert "pickle" not in str(caught.value)
+
+
+def test_an_array_of_objects_is_told_as_that(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", a=np.array([{}, None], dtype=object))
+    with pytest.raises(ConfigurationError, match=r"no readable \.npz \(an array of Python objects\)"):
+        read_npz((tmp_path / "d.npz").read_bytes(), tmp_path / "d.npz")
+
+
+def test_a_table_is_told_how_it_becomes_arrays_and_that_way_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log.csv").write_text("a,b,y\n1,2,3\n4,5,6\n")
+    with pytest.raises(ConfigurationError) as caught:
+        read_npz((tmp_path / "log.csv").read_bytes(), tmp_path / "log.csv")
+    line = str(caught.value)
+    assert "found a table as text; expected .npz: CSV is what `init` reads, a build takes arrays" in line
+    told = line.partition("convert it once: ")[2].partition(", the channels in")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(  # noqa: S102 - the line that an author is told to run
+        told.replace('("CHANNEL", "CHANNEL")', '("a", "b")').replace("TARGET", "y"), {"numpy": np}
+    )
+    with np.load(tmp_path / "log.npz") as found:
+        assert found["train"].tolist() == [[1, 2], [4, 5]]
+        assert found["train_y"].tolist() == [3, 6]

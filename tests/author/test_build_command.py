@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -35,9 +36,38 @@ def test_a_build_writes_a_bundle_that_verifies_and_its_record(
     assert record["bundle"]["digest"] == bundle.digest
     assert record_path(out) == tmp_path / "made.build.json"
     assert said.out == ""
-    line = said.err.splitlines()[-1]
+    line, written, further = said.err.splitlines()[-3:]
     assert line.startswith(f"{out}: tiny 1.2.3, sha256 {bundle.digest}; mean absolute error on 50 test cases 0.")
     assert "..." not in said.err
+    assert written == f"written: the bundle {out}, and beside it made.build.json and made.report.html"
+    assert further.startswith(f"next: edge-runtime selftest --bundle {out}; then docs/device_toml.md ")
+
+
+@pytest.mark.parametrize(
+    ("edits", "told"),
+    [
+        (
+            [(', target = "test_y"', ""), ('test = { values = "test" }', 'validation = { values = "test", target = "test_y" }')],
+            r"; mean absolute error on 50 validation cases 0\.\d+ Cel \(float32 0\.\d+\); largest distance to float32 0\.\d+ Cel;",
+        ),
+        (
+            [('test = { values = "test", target = "test_y" }\n', "")],
+            r"; mean absolute error on 200 training cases 0\.\d+ Cel \(float32 0\.\d+\); largest distance to float32 0\.\d+ Cel;",
+        ),
+        (
+            [('test = { values = "test", target = "test_y" }\n', ""), (', target = "train_y"', "")],
+            r"; largest distance to float32 on 200 training cases, of which nobody said what was true 0\.\d+ Cel;",
+        ),
+    ],
+    ids=["validation", "training", "no target"],
+)  # fmt: skip
+def test_without_test_data_the_line_tells_of_what_there_is(
+    pack: Pack, tmp_path: Path, capsys: pytest.CaptureFixture[str], edits: list[tuple[str, str]], told: str
+) -> None:
+    for old, new in edits:
+        pack.edit(old, new)
+    assert main(_arguments(pack, tmp_path / "made")) == 0
+    assert re.search(told, capsys.readouterr().err)
 
 
 def test_a_report_stands_beside_the_bundle_and_a_rebuild_writes_the_same(pack: Pack, tmp_path: Path) -> None:

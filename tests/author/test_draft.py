@@ -23,8 +23,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 DEWPOINT = EXAMPLES / "dewpoint"
 
 
-def init(model: Path, data: Path, out: Path) -> str:
-    assert main(Namespace(model=str(model), data=str(data), out=str(out))) == 0
+def init(model: Path, data: Path, out: Path, target: str | None = None) -> str:
+    assert main(Namespace(model=str(model), data=str(data), out=str(out), target=target)) == 0
     return out.read_text()
 
 
@@ -219,8 +219,29 @@ def test_a_column_too_many_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
     line = str(caught.value)
-    assert "found shape (batch, 2); expected 3 channels, as log.csv has: dew_point too many" in line
-    assert "leave the target out, call its column `target`, or name it with data.train = { values, target }" in line
+    assert line.startswith(
+        "log.csv: found 3 channels, 1 too many (dew_point perhaps, the last, which may be what was true); expected 2, as "
+        f"input x of {tmp_path}/model.onnx, shape (batch, 2) takes; for a target: --target dew_point; for neither: take the "
+        "column out of log.csv"
+    )
+
+
+def test_a_target_is_named_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("a,dew point,b\n1,2.5,3\n4,5.5,6\n")
+    text = init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml", "dew point")
+    raw = tomllib.loads(text)
+    assert [one["name"] for one in raw["input"][0]["channel"]] == ["a", "b"]
+    assert raw["data"]["train"] == {"values": "train", "target": "train_dew_point"}
+    with pytest.raises(
+        ConfigurationError, match=r"--target: found no column 'dew_pont' in log\.csv; expected 'dew point'"
+    ):
+        init(csv_model(tmp_path), tmp_path / "log.csv", tmp_path / "other.toml", "dew_pont")
+    np.savez(tmp_path / "log.npz", x=np.ones((9, 2)), y=np.ones(9))
+    with pytest.raises(ConfigurationError, match="--target: found y; expected only with a table of columns"):
+        init(csv_model(tmp_path), tmp_path / "log.npz", tmp_path / "other.toml", "y")
+    np.savez(tmp_path / "log.npz", x=np.ones((9, 3)))
+    with pytest.raises(BundleError, match=r"3 channels, 1 too many .* write it as an array of its own"):
+        init(csv_model(tmp_path), tmp_path / "log.npz", tmp_path / "other.toml")
 
 
 @pytest.mark.parametrize(

@@ -240,3 +240,63 @@ def test_an_honest_model_no_better_than_the_commonest_word_is_waived_in_writing(
     made = _build(classifier)
     assert made.failures == ()
     assert any(one.endswith(f"[no-better-than-commonest]; reason: {HONEST}") for one in made.record.warnings)
+
+
+def test_a_wrong_constant_of_destandardize_is_refused_with_error_and_shift(pack: Pack) -> None:
+    pack.edit("mean = 10.0, std = 5.0", "mean = 10.8, std = 5.0")
+    (line,) = _build(pack).failures
+    assert re.match(
+        r"output low: mean absolute error 0\.8\d* Cel on the test data, [0-9.e-]+ Cel if each answer were taken minus "
+        r"0\.8\d* Cel \(the target has mean [\d.-]+, std [\d.]+\) \[off-by-a-constant\]; .*destandardize's mean and std "
+        r"must be those of the target of training", line,
+    )  # fmt: skip
+    pack.edit("[goldens]", f'[waive]\noff-by-a-constant = "{REASON}"\n\n[goldens]')
+    assert _build(pack).failures == ()
+
+
+def _of_line(factor: float, shift: float, noise: float, cases: int = 200, float32: float | None = None) -> list[str]:
+    random = np.random.default_rng(5)
+    true = random.normal(50, 10, cases)
+    said = (true + random.normal(0, noise, cases)) * factor + shift
+    off = float(np.abs(said - true).mean())
+    metrics = {"low": Metrics(unit="Cel", cases=cases, mae_float32=off if float32 is None else float32, mae_bundle=off)}
+    return [str(one) for one in answers(metrics, {"low": said}, {"low": true}, {"low": true})]
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift", "told"),
+    [
+        (1.0, 4.0, r"taken minus (4\.0|3\.9)\d* Cel \("), (1 / 1.1, 0.0, r"taken times 1\.(1|09)\d* \("),
+        (0.8, 14.0, r"taken times 1\.2\d* minus 1[67]\.\d* Cel \("),
+    ],
+)  # fmt: skip
+def test_the_simplest_way_is_named(factor: float, shift: float, told: str) -> None:
+    (line,) = _of_line(factor, shift, 0.5)
+    assert "[off-by-a-constant]" in line
+    assert re.search(told, line)
+
+
+def test_an_honest_error_chance_and_what_quantizing_did_are_no_constant() -> None:
+    assert _of_line(1.0, 0.0, 3.0) == []
+    assert _of_line(1.0, 1.0, 1.0) == []  # less than half
+    assert _of_line(1.0, 0.01, 0.0) == []  # nobody would notice
+    assert _of_line(1.0, 4.0, 0.5, cases=19) == []
+    assert _of_line(1.0, 4.0, 0.5, float32=1.5) == []
+
+
+def test_answers_far_off_are_told_what_would_mend_them_beside_the_mean() -> None:
+    (line,) = _of_line(1.0, 40.0, 0.5)
+    assert "[no-better-than-mean]" in line
+    assert re.search(r"; the answers minus (39|40)[.\d]* Cel would have 0\.\d+ Cel \[", line)
+
+
+def test_of_a_vector_the_number_that_is_off_is_named() -> None:
+    random = np.random.default_rng(6)
+    true = random.normal(50, 10, (100, 3))
+    said = true + random.normal(0, 0.5, true.shape)
+    metrics = {"bands": Metrics(unit="1", cases=100, mae_float32=1.0, mae_bundle=1.0)}
+    assert [*answers(metrics, {"bands": said}, {"bands": true}, {})] == []
+    said[:, 1] += 3
+    (one,) = answers(metrics, {"bands": said}, {"bands": true}, {})
+    assert one.id == "off-by-a-constant"
+    assert one.found.startswith("number 1 of 3: mean absolute error 2.9")

@@ -153,7 +153,7 @@ def test_where_the_data_cannot_tell_it_is_said() -> None:
 @pytest.mark.parametrize(("table", "words"), [
     ("", "nothing to watch: name step, shifted, drifted or constant"),
     ("stepp = {}", "unknown key 'stepp'; expected 'step' perhaps"),
-    ("step = { factor = 0.5 }", "plausibility.step.factor: found 0.5; expected Input should be greater"),
+    ("step = { factor = 0.5 }", "plausibility.step.factor: found 0.5; expected greater"),
     ("constant = {}", "plausibility.constant.after: found nothing"),
     ('channels = ["wind"]\nstep = {}', "plausibility.channels: found 'wind'; expected air_temperature or relative"),
     ("shifted = { samples = 90 }", "plausibility.shifted: found 0 blocks of 90 samples of air_temperature; expected 8"),
