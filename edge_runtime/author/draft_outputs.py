@@ -112,22 +112,25 @@ def _labels(
         return _Labels(stated, "the model's own classes, in its order")
     for target in table.targets:
         words = _words(target, count)
-        if words and isinstance(target.values[0], int):
-            return _Labels(words, f"places, as {target.name} numbers the classes: write their words, if they have any")
-        if words and _is_text(label):
-            return _Labels(words, f"the words of {target.name}")
-        if words and names_target(table, target):
-            return _Labels(
-                words, f"the words of {target.name} in sorted order: check it, the model does not say its own"
-            )
         if words:
-            shown = ", ".join(words)
-            return _Labels(
-                (), f"by place, as in training; perhaps the words of {target.name} ({shown}): no target proves their order"
-            )
+            return _from_target(target, words, table, is_text=_is_text(label))
     if count is None and not _is_text(label):
         return _Labels((), 'its words, by place; or form = "number", where it counts something')
     return _Labels((), f"its {count} words, by place" if count else "its words")
+
+
+def _from_target(target: Target, words: tuple[str, ...], table: Table, *, is_text: bool) -> _Labels:
+    """The words of a target; none where nothing would prove the order that only the author knows."""
+    if isinstance(target.values[0], int):
+        return _Labels(words, f"places, as {target.name} numbers the classes: write their words, if they have any")
+    if is_text:
+        return _Labels(words, f"the words of {target.name}")
+    if names_target(table, target):
+        return _Labels(words, f"the words of {target.name} in sorted order: check it, the model does not say its own")
+    shown = ", ".join(words)
+    return _Labels(
+        (), f"by place, as in training; perhaps the words of {target.name} ({shown}): no target proves their order"
+    )
 
 
 def _words(target: Target, count: int | None) -> tuple[str, ...]:

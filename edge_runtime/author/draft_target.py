@@ -1,4 +1,4 @@
-"""The column of a table that was true, no channel: by its name, or by being the one of words that classes can be; it makes none up."""
+"""The column of a table that was true, and no channel: known by its name, or by the only words that fit; it makes none up."""
 
 from collections.abc import Collection
 

@@ -98,10 +98,10 @@ def versions(model: ModelProto, runtime: tuple[int, int]) -> Iterator[Finding]:
     if not _LOWEST_IR <= model.ir_version <= ir:
         yield IR.found_at("the model", f"IR {model.ir_version}; onnxruntime {_text(runtime)} takes 3 to {ir}")
     elif model.ir_version > RUNTIMES[oldest][0]:
-        floor = FLOOR.found_at(
+        too_new = FLOOR.found_at(
             "the model", f"IR {model.ir_version}; onnxruntime {_text(oldest)} takes up to {RUNTIMES[oldest][0]}"
         )
-        yield replace(floor, fix=_LOWER_IR)
+        yield replace(too_new, fix=_LOWER_IR)
     for domain, lowest, highest, at in (("", _LOWEST_OPSET, standard, 1), ("ai.onnx.ml", 1, ml, 2)):
         opset = opsets.get(domain)
         if opset is None or domain not in used:

@@ -13,7 +13,7 @@ TENSOR_WAY = (
 CHECKPOINT_DIGEST = "64 hex digits, for instance from: sha256sum checkpoint.pt"
 REFERENCE_WAY = (
     "let your framework answer a few dozen cases and record them: edge_runtime.author.record_reference(answer, raw, "
-    "\"reference.npz\") writes the file, and [reference] names it with its arrays: file, raw, tensor, output"
+    '"reference.npz") writes the file, and [reference] names it with its arrays: file, raw, tensor, output'
 )
 WAYS = {"reference": REFERENCE_WAY, "reference.tensor": TENSOR_WAY}
 """By key what to do where only the author can have its value, and documentation alone would not help."""
