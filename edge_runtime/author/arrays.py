@@ -306,6 +306,13 @@ def _target(arrays: Arrays, name: str, output: Output, cases: int, subject: str)
                 todo=f"write the labels of output {output.name} and its target in the same words",
             )  # fmt: skip
         return values.reshape(cases)
+    needed, stated = int(values.max()) + 1, len(output.labels)
+    if values.min() >= 0 and needed > stated:
+        raise ConfigurationError(  # of the contract, not of an array: every split says the same, and once is enough
+            subject=f"output {output.name}, labels", found=f"{stated} labels, and places up to {needed - 1} in its target",
+            expected=f"{needed} labels, one for each place from 0 on",
+            todo="add the one that is missing, in the order of training; or write the target's places from 0 on",
+        )  # fmt: skip
     if values.min() < 0 or values.max() >= len(output.labels) or (values != np.rint(values)).any():
         raise ConfigurationError(
             subject=f"{subject}, {name}", found=f"{values.min():g} to {values.max():g}",

@@ -16,8 +16,10 @@ from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
 from edge_runtime.author.held import Held, Shown, hold
 from edge_runtime.author.lint_build import as_answering, as_quantized, judged
+from edge_runtime.author.lint_contract import bands, pace, twice
 from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
+from edge_runtime.author.lint_nodes import parse_model
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.mutate_strengthen import strengthen_variants
 from edge_runtime.author.node_errors import node_errors
@@ -138,7 +140,9 @@ def build(
     met = _met(source, manifest, sources)
     made, searched = _made(source, sources, plain, recorded, tell)
     failures = [*met.failures, *(searched.failures if searched else ())]
-    findings = [*source.findings, *met.findings]
+    findings = [
+        *source.findings, *bands(manifest.channels, source.train.raw), *pace(contract.window), *met.findings,
+    ]  # fmt: skip
     for one in made:
         if one.variant.precision == "int8":
             findings += as_quantized(contract, one.graph.data, one.variant.model, len(source.train.raw))
@@ -162,8 +166,9 @@ def build(
     if tolerances:
         made = [one._replace(variant=tolerating(contract, one.variant, tolerances)) for one in made]
         manifest = manifest.model_copy(update={"variants": tuple(one.variant for one in made)})
-    lints = judged(contract, path, _with_proven(findings, proven))
-    failures = [*lints.failures, *failures]
+    # Where steps or model are not the framework's, what the answers look like is only a consequence.
+    lints = judged(contract, path, findings if met.failures else _with_proven(findings, proven))
+    failures += lints.failures
     files = _files(source, manifest, made, proven)
     scores: Mapping[str, MutationScore] = {}
     if strengthens and not failures:
@@ -222,11 +227,19 @@ def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:
         largest = max(largest, *proof.off.values())
         failures += output_failures(contract, contract.model_of(variant), model, proof)
         failures += _map_failures(source, contract.model_of(variant), model)
+        findings += _twice(source, contract.model_of(variant))
         # A record of another stage says nothing of the model.
         outputs = {name: values for name, values in source.asked.outputs.items() if name not in proof.stages}
         asked = source.asked._replace(outputs=outputs)
         findings += as_answering(contract, model, asked, {name: output_limit(model, name) for name in outputs})
-    return _Met(max(tensor_off.values()), largest, tuple(failures), tuple(findings))
+    return _Met(max(one.off for one in tensor_off.values()), largest, tuple(failures), tuple(findings))
+
+
+def _twice(source: Source, file: str) -> list[Finding]:
+    outputs = source.contract.output
+    if not any(one.postprocess for one in outputs):
+        return []
+    return list(twice(parse_model(source.untouched[file], subject=file), outputs, source.asked.outputs))
 
 
 def _made(

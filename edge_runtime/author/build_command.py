@@ -11,9 +11,12 @@ from edge_runtime.author.build_report import report_of
 from edge_runtime.author.held import Shown
 from edge_runtime.author.mutate_subject import open_subject
 from edge_runtime.author.record import encode_record, read_record
+from edge_runtime.author.source import sha256
 from edge_runtime.author.validate import read_captures, validate
-from edge_runtime.bundle.write import write_directory
-from edge_runtime.errors import DeviceError
+from edge_runtime.bundle.read import read_files
+from edge_runtime.bundle.write import sums, write_directory
+from edge_runtime.errors import DeviceError, EdgeRuntimeError
+from edge_runtime.spec.manifest import parse
 
 _GATE_FAILED = 1
 
@@ -37,7 +40,10 @@ def main(args: Namespace) -> int:
         return _GATE_FAILED
     compared = list(validate(open_subject(made.files).way.model, captures)) if captures else []
     out = Path(args.out) if args.out else Path(made.record.bundle.id)
+    replaced = _replaced(made, out)
     write(made, out)
+    if replaced is not None:
+        _say(replaced)
     for line in made.record.warnings:
         _say(f"warning: {line}")
     _say(_result(made, out))
@@ -78,6 +84,29 @@ def write(made: Build, out: Path) -> None:
                 subject=str(path), found=error.strerror or str(error), expected="a place to write to beside the bundle",
                 todo="give another folder",
             ) from error  # fmt: skip
+
+
+def _replaced(made: Build, out: Path) -> str | None:
+    """What is to be said of another bundle in the place of the new one; None where there is none, or the same."""
+    try:
+        files = read_files(out)
+        old = parse(files["manifest.json"])
+    except (EdgeRuntimeError, KeyError):
+        return None  # nothing there, or no bundle: what may be replaced is not decided here
+    built = made.record.bundle
+    if sha256(sums(files)) == built.digest:
+        return None
+    line = f"replaced: {out} was {old.id} {old.version}, with other content"
+    if old.id != built.id or _number(old.version) < _number(built.version):
+        return line
+    return (
+        f"{line}, and is {built.id} {built.version} now: two bundles of one version are not told apart on a device; "
+        "raise `version` if the old one was ever handed out"
+    )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _result(made: Build, out: Path) -> str:

@@ -11,11 +11,11 @@ from onnx import ModelProto
 
 from edge_runtime.author.arrays import extent, longest_runs
 from edge_runtime.author.draft_data import Table
-from edge_runtime.author.draft_outputs import outputs, shape_of
+from edge_runtime.author.draft_outputs import class_counts, outputs, shape_of
 from edge_runtime.author.draft_reference import Recorded, draft_reference
-from edge_runtime.author.draft_target import with_target
+from edge_runtime.author.draft_target import array_of, names_target, with_target, with_words
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
-from edge_runtime.author.lint_nodes import dtype_name
+from edge_runtime.author.lint_nodes import dtype_name, stated_classes
 from edge_runtime.author.unsaid import CHECKPOINT_DIGEST
 from edge_runtime.errors import BundleError
 
@@ -25,6 +25,7 @@ _MIN_AXES, _MAX_AXES = 2, 3
 _LEAST_RUN = 4
 # So many columns more than channels are what was to be predicted; more of them is data for another model.
 _FEW = 3
+_NO_PACE = '"TODO"  # seconds between samples; without this line neither the pace of the samples nor a gap is checked'
 
 
 class _Input(NamedTuple):
@@ -59,6 +60,7 @@ def draft(
     name, shape = _model_input(model, subject)
     outputs_called = channel_names([one.name for one in model.graph.output])
     table = with_target(table, [size for size in shape[1:] if isinstance(size, int)], outputs_called, target)
+    table = with_words(table, class_counts(model), stated_classes(model) or ())
     model_input = _input(name, shape, table, subject)
     names = channel_names(table.names)
     recorded = draft_reference(reference, model, table, model_input.shape)
@@ -149,7 +151,9 @@ def _data(table: Table) -> str:
     lines = [f"# {table.cases} cases, from {comment(table.source)}{left_out}.", "[data]"]
     if table.file is None:
         named = ", ".join(f"{name}=..." for part in table.parts for name in (part.values, part.target) if name)
-        lines.append(f'file = "TODO"  # a build reads .npz: numpy.savez("data.npz", {named})')
+        words = (one for one in table.targets if isinstance(one.values[0], str) and names_target(table, one))
+        told = "".join(f"; {array_of(one.name)}: the words of {comment(one.name)}, one a case" for one in words)
+        lines.append(f'file = "TODO"  # a build reads .npz: numpy.savez("data.npz", {named}){told}')
     else:
         lines.append(f"file = {quoted(table.file)}")
     lines.append(f"axes = {listed(table.axes)}")
@@ -216,9 +220,7 @@ def _window(model_input: _Input, table: Table) -> str:
     period = f"{table.period_s:g}" if table.period_s else None
     if model_input.length is None:
         return f"# The data has one sample every {period} s.\n" if period else ""
-    pace = (
-        f"period_s = {period}" if period else "# period_s = seconds between samples; left out, the pace is not checked"
-    )
+    pace = f"period_s = {period or _NO_PACE}"
     return f"[window]\nlength = {model_input.length}\nhop = 1\n{pace}\n"
 
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from edge_runtime.author.draft_data import Table, Target
+from edge_runtime.author.draft_target import names_target
 from edge_runtime.author.draft_text import channel_names, comment, listed, quoted
-from edge_runtime.author.lint_nodes import dtype_name, stated_classes
+from edge_runtime.author.lint_nodes import dtype_name, made_by, stated_classes
 from edge_runtime.author.rewrite import tensors_for_maps
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
@@ -41,8 +42,14 @@ def outputs(model: ModelProto, table: Table) -> str:
     used = {one.name for one in (label, scores) if one is not None}
     parts = [_others([one.name for one in values if one.name not in used]), _label(label, labels, table)]
     if scores is not None:
-        parts.append(_scores(scores, by_place=label is not scores))
+        done = made_by(model, scores.name) in ("Softmax", "Sigmoid")
+        parts.append(_scores(scores, by_place=label is not scores, done=done))
     return "\n".join(part for part in parts if part)
+
+
+def class_counts(model: ModelProto) -> tuple[int, ...]:
+    """How many classes each output can be the scores of, where it has several numbers a case."""
+    return tuple(count for one in model.graph.output if (count := _classes_in(one)) is not None)
 
 
 def shape_of(value: ValueInfoProto) -> tuple[int | str, ...]:
@@ -79,8 +86,13 @@ labels = {words}  # {comment(labels.source)}
 """
 
 
-def _scores(value: ValueInfoProto, *, by_place: bool) -> str:
+def _scores(value: ValueInfoProto, *, by_place: bool, done: bool) -> str:
     hint = "# The reference's output then names an array for each of the two tensors.\n" if by_place else ""
+    softmax = (
+        "# No softmax in postprocess: the model's own last node has done it."
+        if done
+        else '# postprocess = [{ step = "softmax" }]  # if these are logits'
+    )
     return f"""\
 # The scores beside the label: a label alone hides most mistakes, and a build wants its goldens to notice them.
 {hint}[[output]]
@@ -88,7 +100,7 @@ def _scores(value: ValueInfoProto, *, by_place: bool) -> str:
 name = "scores"
 meaning = "the score of each label, in their order"
 form = "vector"
-# postprocess = [{{ step = "softmax" }}]  # if these are logits
+{softmax}
 """
 
 
@@ -100,17 +112,25 @@ def _labels(
         return _Labels(stated, "the model's own classes, in its order")
     for target in table.targets:
         words = _words(target, count)
-        if words and isinstance(target.values[0], int):
-            return _Labels(words, f"places, as {target.name} numbers the classes: write their words, if they have any")
-        if words and _is_text(label):
-            return _Labels(words, f"the words of {target.name}")
         if words:
-            return _Labels(
-                words, f"the words of {target.name} in sorted order: check it, the model does not say its own"
-            )
+            return _from_target(target, words, table, is_text=_is_text(label))
     if count is None and not _is_text(label):
         return _Labels((), 'its words, by place; or form = "number", where it counts something')
     return _Labels((), f"its {count} words, by place" if count else "its words")
+
+
+def _from_target(target: Target, words: tuple[str, ...], table: Table, *, is_text: bool) -> _Labels:
+    """The words of a target; none where nothing would prove the order that only the author knows."""
+    if isinstance(target.values[0], int):
+        return _Labels(words, f"places, as {target.name} numbers the classes: write their words, if they have any")
+    if is_text:
+        return _Labels(words, f"the words of {target.name}")
+    if names_target(table, target):
+        return _Labels(words, f"the words of {target.name} in sorted order: check it, the model does not say its own")
+    shown = ", ".join(words)
+    return _Labels(
+        (), f"by place, as in training; perhaps the words of {target.name} ({shown}): no target proves their order"
+    )
 
 
 def _words(target: Target, count: int | None) -> tuple[str, ...]:

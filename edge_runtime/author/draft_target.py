@@ -1,4 +1,4 @@
-"""The column of a table that its name calls a target: no channel, but what was true; it guesses by no value."""
+"""The column of a table that was true, and no channel: known by its name, or by the only words that fit; it makes none up."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -34,9 +34,9 @@ def with_target(table: Table, sizes: Collection[int], outputs: Collection[str], 
 
 
 def _taken(table: Table, name: str) -> Table:
-    parts = (table.parts[0]._replace(target=f"train_{channel_names([name])[0]}"),)
     if name in table.left_out:
-        return table._replace(parts=parts, left_out=tuple(one for one in table.left_out if one != name))
+        return _named(table, name)
+    parts = (table.parts[0]._replace(target=array_of(name)),)
     at = table.names.index(name)
     values = table.raw[0, :, at]
     is_whole = bool(np.isfinite(values).all() and (values == np.rint(values)).all())
@@ -62,3 +62,33 @@ def _column(table: Table, named: str) -> str:
         subject="--target", found=f"no column {named!r} in {table.source}", todo="correct the name",
         expected=f"{nearest[0]!r} perhaps" if nearest else f"one of {', '.join(columns)}"[:200],
     )  # fmt: skip
+
+
+def with_words(table: Table, classes: Collection[int], stated: Collection[str]) -> Table:
+    """The table with its one column of words taken for the target, where none is and the model can mean these words.
+
+    ``classes`` are how many numbers the model's outputs have, ``stated`` the classes that it names itself.
+    """
+    if table.file is not None or any(part.target for part in table.parts):
+        return table
+    fitting = [
+        one.name
+        for one in table.targets
+        if one.name in table.left_out and (len(one.values) in classes or (stated and set(one.values) <= set(stated)))
+    ]
+    return _named(table, fitting[0]) if len(fitting) == 1 else table
+
+
+def array_of(name: str) -> str:
+    """What the array of a column's values is called in the .npz that a build reads."""
+    return f"train_{channel_names([name])[0]}"
+
+
+def names_target(table: Table, target: Target) -> bool:
+    """Whether the draft's [data] names a target's values."""
+    return any(part.target in (target.name, array_of(target.name)) for part in table.parts)
+
+
+def _named(table: Table, name: str) -> Table:
+    parts = (table.parts[0]._replace(target=array_of(name)),)
+    return table._replace(parts=parts, left_out=tuple(one for one in table.left_out if one != name))

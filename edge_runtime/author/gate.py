@@ -188,9 +188,13 @@ def lacks_benefit(
     if smaller >= demands.smaller or faster >= demands.faster:
         return None
     return (
-        f"found {faster:.2f} times as fast and {smaller:.2f} times smaller than float32; "
-        f"expected {demands.faster:g} or {demands.smaller:g}"
+        f"found {faster:.2f} times as fast as float32 and {_sized(smaller)}; expected {demands.faster:g} times as fast or "
+        f"{demands.smaller:g} times smaller; keep float32, or lower gates.faster or gates.smaller if less is worth it"
     )
+
+
+def _sized(smaller: float) -> str:
+    return f"{smaller:.2f} times smaller" if smaller >= 1 else f"{1 / smaller:.2f} times as large"
 
 
 def distance(exact: Answered, ours: Answered) -> float:

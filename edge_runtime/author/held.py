@@ -1,17 +1,20 @@
 """Holds a bundle's answers against what was true, in the split that says it; it judges by the lints and refuses nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from edge_runtime.author.arrays import Part
-from edge_runtime.author.lint_answers import answers, by_place
+from edge_runtime.author.lint_answers import answers, by_place, without_target
 from edge_runtime.author.lint_finding import Finding
+from edge_runtime.author.lint_nodes import parse_model, stated_classes
 from edge_runtime.author.proof import measure
 from edge_runtime.author.quantize import evenly_spaced
 from edge_runtime.author.record import Metrics
 from edge_runtime.author.source import Source
 from edge_runtime.flow.model import Model
 from edge_runtime.spec.outputs import Output
+
+_TEXT = "string"
 
 # Of training data a few thousand cases tell whether a model has learnt anything at all.
 _MOST_TRAINING_CASES = 4096
@@ -52,8 +55,11 @@ def hold(source: Source, float_model: Model, model: Model) -> Held:
         measured = measure(float_model, model, part)
         metrics = measured.metrics if part is source.test else metrics
         shown |= {name: Shown(split, measured.metrics[name]) for name in true}
-        findings += (by_place(output.name) for output in _unproven(model, part) if output.name in true)
+        by_places = [one for one in _labels_by_place(model) if one.name in part.by_place and one.name in true]
+        findings += (by_place(one.name) for one in _unproven(source, by_places))
         findings += answers(measured.metrics, measured.said, true, source.train.targets, split)
+    silent = [one for one in _labels_by_place(model) if one.name not in done]
+    findings += (without_target(one.name, one.labels) for one in _unproven(source, silent))
     bare = [output.name for output in model.manifest.outputs if output.name not in shown]
     if bare:
         split, part = next(iter(parts.items()))
@@ -62,10 +68,20 @@ def hold(source: Source, float_model: Model, model: Model) -> Held:
     return Held(metrics, tuple(findings), shown)
 
 
-def _unproven(model: Model, part: Part) -> Iterator[Output]:
-    """Labels whose target is given by place, and whose words are not simply these places."""
+def _labels_by_place(model: Model) -> Iterator[Output]:
+    """Labels whose words are not simply their places."""
     for output in model.manifest.outputs:
-        if output.name in part.by_place and output.labels != tuple(map(str, range(len(output.labels)))):
+        if output.form == "label" and output.labels != tuple(map(str, range(len(output.labels)))):
+            yield output
+
+
+def _unproven(source: Source, labels: Sequence[Output]) -> Iterator[Output]:
+    """Those whose order the model itself does not say: it neither names its classes nor answers with the words."""
+    file = source.contract.model
+    texts = {port.name for port in source.models[file].outputs if port.dtype == _TEXT}
+    classes = stated_classes(parse_model(source.untouched[file], subject=file)) if labels else None
+    for output in labels:
+        if output.tensor not in texts and output.labels != classes:
             yield output
 
 

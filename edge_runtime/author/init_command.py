@@ -12,6 +12,7 @@ from edge_runtime.author.draft_data import read_table
 from edge_runtime.author.draft_reference import Recorded
 from edge_runtime.author.lint_files import recognise
 from edge_runtime.author.lint_nodes import parse_model
+from edge_runtime.author.unsaid import todos_in
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError, UsageError
 
 _MAX_DATA_BYTES = 2 * 1024 * 1024 * 1024
@@ -52,9 +53,7 @@ def main(args: Namespace) -> int:
         parsed, table, model_file=_from(out, model), subject=str(model), reference=reference, target=args.target
     )
     _write(out, text)
-    sys.stderr.write(
-        f"{out}: {text.count(chr(34) + 'TODO' + chr(34))} TODOs to fill in; then edge-runtime build {out}\n"
-    )
+    sys.stderr.write(f"{out}: {todos_in(text)} TODOs to fill in; then edge-runtime build {out}\n")
     return 0
 
 

@@ -8,6 +8,7 @@ from edge_runtime.author import (
     confusable,
     lint_answers,
     lint_behaviour,
+    lint_contract,
     lint_integer,
     lint_ports,
     lint_structure,
@@ -29,6 +30,7 @@ _GROUPS: dict[str, tuple[Rule, ...]] = {
     "int8": lint_integer.RULES,
     "What the model does": lint_behaviour.RULES,
     "What the bundle answers to the test data": lint_answers.RULES,
+    "The contract against data and model": lint_contract.RULES,
     "Units": confusable.RULES,
 }
 RULES: dict[str, Rule] = {rule.id: rule for rules in _GROUPS.values() for rule in rules}

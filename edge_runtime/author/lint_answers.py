@@ -1,6 +1,7 @@
 """Lints of what a bundle answers to a split, against what was true and what float32 answered; it runs no model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ SWAPPED = Rule(
 )  # fmt: skip
 BY_PLACE = Rule(
     "labels-unproven", "warning",
-    "a label's words that no data speak of, since its target is given by place",
+    "a label's words that neither the model nor any data speak of: its target is given by place, or there is none at all",
     "a place in the target is the same place in `labels`, whatever stands there: words in a wrong order would pass",
     "write the target as words, made by your training code's own table of classes; or read `labels` once more and waive "
     "this",
@@ -104,6 +105,19 @@ def answers(
 def by_place(output: str) -> Finding:
     """What is to be said of a label whose target holds places."""
     return BY_PLACE.found_at(f"output {output}", "its target holds places, so nothing says that its words are in order")
+
+
+def without_target(output: str, words: Sequence[str]) -> Finding:
+    """What is to be said of a label that has no target in any split, and whose model does not name its classes."""
+    found = BY_PLACE.found_at(
+        f"output {output}", "no split has a target for it, so nothing at all proves that "
+        f"{', '.join(map(repr, words[:_SHOWN_WORDS]))}{', ...' if len(words) > _SHOWN_WORDS else ''} is the model's order"
+    )  # fmt: skip
+    return replace(
+        found,
+        why="in a wrong order each answer is another class's word, said with a high score, and every check of this build passes",
+        fix="give data.test (or data.train) a target of words, made by your training code's own table of classes",
+    )
 
 
 def _of_numbers(name: str, found: Metrics, said: Values, true: Values, train: Values, split: str) -> Iterator[Finding]:

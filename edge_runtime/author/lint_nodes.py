@@ -11,6 +11,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from edge_runtime.errors import BundleError
 
+_COPIES = frozenset({"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
@@ -50,6 +51,14 @@ def stated_classes(model: ModelProto) -> tuple[str, ...] | None:
         if one.name.startswith("classlabels") and one.type in (AttributeProto.STRINGS, AttributeProto.INTS)
     }
     return found.pop() if len(found) == 1 else None
+
+
+def made_by(model: ModelProto, tensor: str) -> str | None:
+    """The operator that gives a tensor its values, whatever only copies, casts or reshapes them after it."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    while (node := makers.get(tensor)) is not None and node.op_type in _COPIES:
+        tensor = node.input[0]
+    return str(node.op_type) if node is not None else None
 
 
 def constants(graph: GraphProto) -> dict[str, Constant]:

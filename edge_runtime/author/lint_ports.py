@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
@@ -50,9 +51,9 @@ OPSET = Rule(
     "export with a lower opset_version, or convert (onnx.version_converter)",
 )  # fmt: skip
 FLOOR = Rule(
-    "runtime-floor", "warning", "a file format or operator set that only a newer onnxruntime takes",
+    "runtime-floor", "warning", "a file format (IR version) or operator set that only a newer onnxruntime takes",
     "a device with an older one, as a vendor's wheel often is, refuses the bundle",
-    "export with a lower opset_version, or make sure of the devices",
+    "export with a lower opset_version (of an IR version: save with a lower ir_version), or make sure of the devices",
 )  # fmt: skip
 
 RULES = (NAME, SHAPE, DTYPE, LABELS, ORDER, FIXED, IR, OPSET, FLOOR)
@@ -65,6 +66,10 @@ RUNTIMES = {
 
 Measured on the x86-64 wheels with a one-node model of each version; those of 1.24 on are what this package takes.
 """
+_LOWER_IR = (
+    "save the file with a lower one, onnx.helper.make_model(..., ir_version=10) or model.ir_version = 10 before onnx.save "
+    "(an opset_version does not change it), or make sure of the devices"
+)
 _LOWEST_IR, _LOWEST_OPSET = 3, 7
 
 
@@ -93,9 +98,10 @@ def versions(model: ModelProto, runtime: tuple[int, int]) -> Iterator[Finding]:
     if not _LOWEST_IR <= model.ir_version <= ir:
         yield IR.found_at("the model", f"IR {model.ir_version}; onnxruntime {_text(runtime)} takes 3 to {ir}")
     elif model.ir_version > RUNTIMES[oldest][0]:
-        yield FLOOR.found_at(
+        too_new = FLOOR.found_at(
             "the model", f"IR {model.ir_version}; onnxruntime {_text(oldest)} takes up to {RUNTIMES[oldest][0]}"
         )
+        yield replace(too_new, fix=_LOWER_IR)
     for domain, lowest, highest, at in (("", _LOWEST_OPSET, standard, 1), ("ai.onnx.ml", 1, ml, 2)):
         opset = opsets.get(domain)
         if opset is None or domain not in used:

@@ -198,6 +198,7 @@ def _channel(channel: ContractChannel, seen: NDArray[np.float64], subject: str) 
         stated["trained"] = _band(trained, f"{subject}, trained")
     for key in ("tolerated", "physical"):
         stated |= {key: _band(pair, f"{subject}, {key}")} if (pair := getattr(channel, key)) is not None else {}
+    _require_nested(channel, stated, subject)
     if channel.unknown is not None:
         stated["unknown"] = channel.categories.index(channel.unknown)
     return _valid(Channel, subject, **stated)
@@ -208,6 +209,30 @@ def _band(pair: Range | None, subject: str) -> Band | None:
         return band(pair) if pair is not None else None
     except ValidationError as error:
         raise told(error, subject=subject, model=Band) from error
+
+
+def _require_nested(channel: ContractChannel, bands: Mapping[str, Any], subject: str) -> None:
+    """What is vouched for, and what training saw, must be possible at all."""
+    physical = bands.get("physical")
+    if physical is None:
+        return
+    seen = "stated" if channel.trained else "as the training data have it"
+    ways = {
+        "tolerated": "narrow tolerated to what you vouch for, or widen physical",
+        "trained": "widen physical to what can be at all; or look whether the data are in this unit and this channel's, "
+        "with no code for a missing value among them",
+    }
+    wrong = [
+        ConfigurationError(
+            subject=f"{subject}, {key}",
+            found=f"{bands[key].min:g} to {bands[key].max:g} {channel.unit}{f', {seen}' if key == 'trained' else ''}",
+            expected=f"within physical, {physical.min:g} to {physical.max:g} {channel.unit}", todo=todo,
+        )
+        for key, todo in ways.items()
+        if bands.get(key) is not None and not physical.holds(bands[key])
+    ]  # fmt: skip
+    if wrong:
+        raise together(wrong)
 
 
 def _valid(model: type[_Model], subject: str, **values: Any) -> _Model:

@@ -16,6 +16,7 @@ from edge_runtime.author.record import Metrics
 from edge_runtime.author.record_stage import WANTED, Stage, stage_of
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.flow.model import Model
+from edge_runtime.run.comparison import channels_beyond
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.outputs import Output
 from edge_runtime.spec.variant import Tolerance
@@ -26,6 +27,13 @@ Tensors = Mapping[str, NDArray[Any]]
 LIMIT = 1e-4
 # Float16 has 11 bits: near 4, an answer of a few layers is off by some steps of 2e-3.
 _FLOAT16_LIMIT = 1e-2
+
+
+class Apart(NamedTuple):
+    """How far one input's tensor is from the framework's, and in which channels by most: text, empty where none is told."""
+
+    off: float
+    channels: str
 
 
 class Measured(NamedTuple):
@@ -42,7 +50,7 @@ class OutputProof(NamedTuple):
     stages: dict[str, Stage]
 
 
-def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
+def tensor_proof(model: Model, asked: Asked) -> dict[str, Apart]:
     """By input the largest difference between the contract's tensor and the one the author recorded.
 
     Raises:
@@ -50,10 +58,10 @@ def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
 
     """
     tensors = through(model, asked.raw).tensors
-    names = [one.tensor for one in model.manifest.inputs]
-    _require_names("tensor", asked.tensors, names)
+    inputs = {one.tensor: one for one in model.manifest.inputs}
+    _require_names("tensor", asked.tensors, list(inputs))
     off = {}
-    for name in names:
+    for name, one in inputs.items():
         ours, theirs = tensors[name], asked.tensors[name]
         if theirs.shape != ours.shape:
             raise ConfigurationError(
@@ -61,8 +69,13 @@ def tensor_proof(model: Model, asked: Asked) -> dict[str, float]:
                 expected=f"{ours.shape}, as the contract leads to",
                 todo="correct input.axes, or write the tensor that the framework was given",
             )  # fmt: skip
-        off[name] = _largest(ours, theirs)
+        off[name] = Apart(_largest(ours, theirs), channels_beyond(ours, theirs, 0.0, tensor_limit(one.dtype), one))
     return off
+
+
+def tensor_limit(dtype: str) -> float:
+    """How far an input's tensor may be from the framework's."""
+    return _FLOAT16_LIMIT if dtype == "float16" else LIMIT
 
 
 def output_proof(model: Model, asked: Asked) -> OutputProof:
@@ -102,16 +115,21 @@ def output_proof(model: Model, asked: Asked) -> OutputProof:
     return proof
 
 
-def tensor_failures(contract: Contract, manifest: Manifest, path: Path, off: Mapping[str, float]) -> Iterator[str]:
+def tensor_failures(contract: Contract, manifest: Manifest, path: Path, apart: Mapping[str, Apart]) -> Iterator[str]:
     """A line for each input that is not what the framework was given."""
     named = contract.reference
-    kinds = {one.tensor: one.dtype for one in manifest.inputs}
-    for tensor, apart in off.items():
-        limit = _FLOAT16_LIMIT if kinds[tensor] == "float16" else LIMIT
-        if not apart <= limit:
+    for one in manifest.inputs:
+        found, limit = apart[one.tensor], tensor_limit(one.dtype)
+        if not found.off <= limit:
+            is_bare = not one.steps and contract.preprocess_onnx is None
+            todo = (
+                "the contract has no preprocess steps: add what your training code did to the raw values"
+                if is_bare
+                else "correct the steps, their constants, the channels' order or the units"
+            )
             yield (
-                f"{path}, preprocess: found a tensor {apart:.3g} off {_array(named.tensor, tensor)} of {named.file}; "
-                f"expected at most {limit:g}; correct the steps, their constants, the channels' order or the units"
+                f"{path}, preprocess: found a tensor {found.off:.3g} off {_array(named.tensor, one.tensor)} of "
+                f"{named.file}{found.channels}; expected at most {limit:g}; {todo}"
             )
 
 

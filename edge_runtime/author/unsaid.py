@@ -1,6 +1,7 @@
 """The texts of a contract that say nothing yet, TODO above all, and what belongs there; it reads no file and raises nothing."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 
 from edge_runtime.errors import ConfigurationError
@@ -10,13 +11,18 @@ TENSOR_WAY = (
     "(predict(raw), tensor(raw)), ...); for a model with its scaler inside the graph the tensor is the raw values"
 )
 CHECKPOINT_DIGEST = "64 hex digits, for instance from: sha256sum checkpoint.pt"
-WAYS = {"reference.tensor": TENSOR_WAY}
+REFERENCE_WAY = (
+    "let your framework answer a few dozen cases and record them: edge_runtime.author.record_reference(answer, raw, "
+    '"reference.npz") writes the file, and [reference] names it with its arrays: file, raw, tensor, output'
+)
+WAYS = {"reference": REFERENCE_WAY, "reference.tensor": TENSOR_WAY}
 """By key what to do where only the author can have its value, and documentation alone would not help."""
 
 _MEANT = {
     "unit": "the unit the values are in, as docs/units.md spells it",
     "physical": "two numbers, the lowest and the highest that can be at all",
     "length": "a number of samples, without quotes",
+    "period_s": "seconds between samples, without quotes; or no such line: then neither pace nor gaps are checked",
     "checkpoint_sha256": CHECKPOINT_DIGEST,
     "reference.raw": "an array of the reference: the raw values, as in [data]",
     "reference.tensor": "an array of the reference: the tensor your framework was given",
@@ -42,6 +48,11 @@ def saying_nothing(raw: Mapping[str, object], subject: str) -> dict[str, Configu
     """
     found = [(key, value) for key, value in _texts(raw) if _says_nothing(key, value)]
     return {list_of(key): _unsaid(f"{subject}, {list_of(key)}", list_of(key), value) for key, value in found}
+
+
+def todos_in(text: str) -> int:
+    """How many of them a contract's text has, as `saying_nothing` counts: a list once, whatever stands in comments."""
+    return len(saying_nothing(tomllib.loads(text), ""))
 
 
 def list_of(key: str) -> str:

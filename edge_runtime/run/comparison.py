@@ -49,7 +49,7 @@ def _compare_tensors(
         actual = found[name][: len(goldens)]
         compared = _close(actual, expected, rtol, atol, "tensor units", len(goldens))
         if not compared.holds and name in inputs and actual.shape == expected.shape:
-            where = _channels_beyond(actual, expected, rtol, atol, inputs[name])
+            where = channels_beyond(actual, expected, rtol, atol, inputs[name])
             compared = replace(compared, measured=f"{name}: {compared.measured}{where}")
         yield compared
 
@@ -251,7 +251,7 @@ def _beyond(off: NDArray[np.float64], allowed: NDArray[np.float64], cases: int) 
     return f", {used:.0%} of what is allowed"
 
 
-def _channels_beyond(actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float, model_input: Input) -> str:
+def channels_beyond(actual: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float, model_input: Input) -> str:
     """The channels whose numbers are beyond, the worst first, where the tensor still has one place for each."""
     names = [channel.name for channel in model_input.channels]
     if "channel" not in model_input.axes or actual.shape[model_input.axes.index("channel")] != len(names):

@@ -118,6 +118,32 @@ def test_a_constant_that_is_not_the_authors_fails_the_build(pack: Pack, old: str
     assert any(words in line for line in failures)
 
 
+def test_the_channels_that_are_off_are_named_the_worst_first(pack: Pack) -> None:
+    pack.edit("mean = [20.0, 50.0]", "mean = [20.0, 55.0]")
+    (line,) = _build(pack.contract).failures
+    assert "found a tensor 0.2 off tensor of reference.npz; in relative_humidity 0.2; expected" in line
+    pack.edit("mean = [20.0, 55.0]", "mean = [21.0, 55.0]")
+    (line,) = _build(pack.contract).failures
+    assert "; in relative_humidity 0.2, air_temperature 0.1; expected" in line
+
+
+def test_a_contract_without_steps_is_told_so_and_nothing_that_follows_from_it(pack: Pack) -> None:
+    """The answers to the test data are then those of another model: no better than the mean, which says nothing more."""
+    pack.edit("[[input.preprocess]]", "[annotations]")
+    pack.edit('step = "standardize"\nmean = [20.0, 50.0]\nstd = [10.0, 25.0]', 'by = "a test"')
+    pack.edit('"int8"', '"float32"')
+    (line,) = _build(pack.contract).failures
+    assert line.endswith("the contract has no preprocess steps: add what your training code did to the raw values")
+
+
+def test_a_failed_proof_stands_before_every_lint(pack: Pack) -> None:
+    pack.edit("mean = [20.0, 50.0]", "mean = [40.0, 50.0]")
+    pack.edit("tolerated = [-30, 50]", "tolerated = [40, 50]")
+    first, *rest = _build(pack.contract).failures
+    assert "preprocess: found a tensor" in first
+    assert any("[trained-mostly-beyond]" in line for line in rest)
+
+
 def test_two_channels_swapped_fail_the_build(pack: Pack) -> None:
     text = pack.contract.read_text()
     text = text.replace('"air_temperature"', '"x"').replace('"relative_humidity"', '"air_temperature"')
@@ -180,7 +206,10 @@ def test_wrong_data_is_one_line(pack: Pack, change: Callable[[dict[str, Any]], N
     [
         ('model = "model.onnx"', 'model = "modell.onnx"', ConfigurationError, "modell.onnx: No such file"),
         ('tensor = "low"', 'tensor = "high"', ConfigurationError, "'high'; expected an output of the model: low"),
-        ("tolerated = [-30, 50]", "tolerated = [-70, 50]", ConfigurationError, "tolerated band must lie within"),
+        ("tolerated = [-30, 50]", "tolerated = [-70, 50]", ConfigurationError,
+         "channel air_temperature, tolerated: found -70 to 50 Cel; expected within physical, -60 to 60 Cel; narrow"),
+        ("physical = [-60, 60]", "physical = [-60, 60]\ntrained = [-70, 40]", ConfigurationError,
+         "channel air_temperature, trained: found -70 to 40 Cel, stated; expected within physical, -60 to 60 Cel; widen"),
         ("tolerated = [-30, 50]", "tolerated = [50, -30]", ConfigurationError, "min 50 must be below max -30"),
         ("count = 24", "count = 60", ConfigurationError, "found 40 cases; expected 56 for 60 goldens"),
         ("batch_sizes = [1, 2, 4]", "batch_sizes = [2, 4]", ConfigurationError, "batch_sizes must ascend"),

@@ -125,6 +125,23 @@ def test_a_rebuild_replaces_its_bundle_and_a_differing_one_does_not(
     assert "contract has changed" in capsys.readouterr().err
 
 
+def test_another_bundle_in_its_place_is_told(pack: Pack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "made"
+
+    def said() -> list[str]:
+        assert main(_arguments(pack, out)) == 0
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("replaced")]
+
+    assert said() == said() == []  # the same bundle again is none
+    pack.edit('description = "two', 'description = "Two')
+    (line,) = said()
+    assert line.startswith(
+        f"replaced: {out} was tiny 1.2.3, with other content, and is tiny 1.2.3 now: two bundles of "
+    )
+    pack.edit('version = "1.2.3"', 'version = "1.10.0"')
+    assert said() == [f"replaced: {out} was tiny 1.2.3, with other content"]
+
+
 def test_a_folder_that_is_no_bundle_is_left_alone(pack: Pack, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     out.mkdir()

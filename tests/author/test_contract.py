@@ -130,6 +130,17 @@ def test_a_missing_key_is_named(pack: Pack) -> None:
         load_contract(pack.contract)
 
 
+def test_a_contract_without_a_reference_says_how_to_make_one(pack: Pack) -> None:
+    text = pack.contract.read_text()
+    first, last = text.index("[reference]"), text.index("[[input]]")
+    pack.contract.write_text(text[:first] + text[last:])
+    with pytest.raises(
+        ConfigurationError, match=r"reference: found nothing; .*author\.record_reference\(answer, raw"
+    ) as caught:
+        load_contract(pack.contract)
+    assert "correct it" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("text", "found"), [("", "nothing"), ('tensor = "TODO"\n', "TODO")])
 def test_a_reference_without_its_tensor_says_how_to_record_one(pack: Pack, text: str, found: str) -> None:
     pack.edit('tensor = "tensor"\n', text)

@@ -126,7 +126,7 @@ def test_a_csv_without_heading_and_a_window(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("1,5\n1,6\n2,7\n")
     raw = tomllib.loads(init(windows_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml"))
     assert [one["name"] for one in raw["input"][0]["channel"]] == ["channel_0", "channel_1"]
-    assert raw["window"] == {"length": 3, "hop": 1}
+    assert raw["window"] == {"length": 3, "hop": 1, "period_s": "TODO"}
     assert raw["id"] == "tiny-model"
     assert raw["input"][0]["axes"] == ["batch", "channel", "time"]
 
@@ -446,11 +446,50 @@ def test_a_label_that_nobody_names_is_todo(tmp_path: Path) -> None:
     assert 'its words, by place; or form = "number", where it counts something' in text
 
 
-def test_a_column_of_words_in_a_csv_names_the_classes(tmp_path: Path) -> None:
+def test_a_column_of_words_in_a_csv_names_the_classes_and_is_the_target(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("a,b,road,note\n1,2,wet,x\n2,3,dry,x\n4,1,icy,x\n")
     text = init(scores_model(tmp_path), tmp_path / "log.csv", tmp_path / "contract.toml")
-    assert tomllib.loads(text)["output"][0]["labels"] == ["dry", "icy", "wet"]
+    raw = tomllib.loads(text)
+    assert raw["output"][0]["labels"] == ["dry", "icy", "wet"]
     assert "the words of road in sorted order" in text
+    assert raw["data"]["train"] == {"values": "train", "target": "train_road"}
+    assert 'numpy.savez("data.npz", train=..., train_road=...); train_road: the words of road, one a case' in text
+    assert "left out, not numbers: note." in text
+
+
+def test_words_that_no_target_proves_are_left_to_the_author(tmp_path: Path) -> None:
+    """Two columns could be the classes: which, and in what order, only the author knows."""
+    (tmp_path / "log.csv").write_text("a,b,road,sky\n1,2,wet,grey\n2,3,dry,blue\n4,1,icy,red\n")
+    out = tmp_path / "contract.toml"
+    text = init(scores_model(tmp_path), tmp_path / "log.csv", out)
+    raw = tomllib.loads(text)
+    assert raw["output"][0]["labels"] == ["TODO"]
+    assert raw["data"]["train"] == {"values": "train"}
+    assert "perhaps the words of road (dry, icy, wet): no target proves their order" in text
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "Sigmoid", None])
+def test_no_softmax_is_offered_where_the_model_has_done_it(tmp_path: Path, operator: str | None) -> None:
+    model = onnx.load(scores_model(tmp_path))
+    if operator:
+        model.graph.node[0].output[0] = "before"
+        model.graph.node.append(onnx.helper.make_node(operator, ["before"], ["logits"]))
+        onnx.save(model, tmp_path / "scores.onnx")
+    _, text = outputs_of(tmp_path, tmp_path / "scores.onnx", train_y=[0, 1, 2] * 4)
+    assert ("if these are logits" in text) == (operator is None)
+    assert ("the model's own last node has done it" in text) == (operator is not None)
+
+
+@pytest.mark.parametrize("kind", ["window", "classes"])
+def test_init_counts_the_todos_that_build_tells(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.csv").write_text("a,b,road,sky\n1,2,wet,grey\n2,3,dry,blue\n4,1,icy,red\n")
+    out = tmp_path / "contract.toml"
+    init(windows_model(tmp_path) if kind == "window" else scores_model(tmp_path), tmp_path / "log.csv", out)
+    count = int(re.search(r"(\d+) TODOs", capsys.readouterr().err)[1])  # type: ignore[index]
+    with pytest.raises(ConfigurationError) as caught:
+        load_contract(out)
+    lines = [str(caught.value), *map(str, caught.value.others)]
+    assert sum("found TODO" in line for line in lines) == count == len(lines)
 
 
 def test_headings_become_names() -> None:

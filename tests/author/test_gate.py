@@ -195,4 +195,10 @@ def test_faster_or_smaller_is_enough() -> None:
     assert gate.lacks_benefit(wanted, 100, 100, quick, slow) is None
     assert gate.lacks_benefit(wanted, 50, 100, slow, slow) is None
     said = gate.lacks_benefit(wanted, 60, 100, slow, slow)
-    assert said == "found 1.00 times as fast and 1.67 times smaller than float32; expected 1.5 or 2"
+    assert said == (
+        "found 1.00 times as fast as float32 and 1.67 times smaller; expected 1.5 times as fast or 2 times smaller; "
+        "keep float32, or lower gates.faster or gates.smaller if less is worth it"
+    )
+    said = gate.lacks_benefit(wanted, 135, 100, slow, slow)
+    assert said is not None
+    assert "and 1.35 times as large; expected" in said

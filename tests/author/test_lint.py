@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edge_runtime.author import lint_answers
+from edge_runtime.author import lint_answers, lint_contract
 from edge_runtime.author.lint import RULES, lint
 from edge_runtime.author.lint_facts import ChannelFact, Facts, InputFact, OutputFact
 from edge_runtime.author.lint_integer import longest_sum
@@ -304,7 +304,8 @@ def test_each_lint_has_a_model_that_provokes_it_and_a_twin_that_does_not(case: C
 
 def test_every_rule_is_provoked_somewhere() -> None:
     behavioural = {"batch-dependent", "not-repeatable", "reference-apart", "confusable-unit", "events-per-minute"}
-    of_answers = {rule.id for rule in lint_answers.RULES}  # each has its test in test_lint_answers
+    # Each of these has its test in test_lint_answers or test_lint_contract.
+    of_answers = {rule.id for rule in (*lint_answers.RULES, *lint_contract.RULES)}
     assert {case.id for case in CASES} | behavioural | of_answers == set(RULES)
 
 
@@ -360,6 +361,13 @@ def test_an_unknown_runtime_counts_as_the_nearest_older_one() -> None:
     assert list(versions(make(ir=14, opset=28), (1, 99))) != []
     assert {finding.id for finding in versions(make(ir=14, opset=28), (1, 99))} == {"runtime-floor"}
     assert {finding.id for finding in versions(make(ir=14), (1, 1))} == {"ir-version"}
+
+
+def test_the_way_out_of_a_new_file_format_is_not_the_opset() -> None:
+    (of_ir,) = versions(make(ir=14), (1, 99))
+    (of_opset,) = versions(make(opset=28), (1, 99))
+    assert "make_model(..., ir_version=10)" in of_ir.fix
+    assert of_opset.fix.startswith("export with a lower opset_version")
 
 
 def test_the_table_agrees_with_the_onnxruntime_that_is_here() -> None:

@@ -214,6 +214,30 @@ def test_a_target_of_places_says_nothing_of_the_words_and_is_told_to(classifier:
     assert not any("[labels-unproven]" in one for one in _build(classifier).record.warnings)
 
 
+def test_a_label_without_any_target_is_told_that_nothing_proves_its_words(classifier: Pack) -> None:
+    classifier.edit(', target = "train_y"', "")
+    classifier.edit(', target = "test_y"', "")
+    assert _rename(classifier, "gust", "rain", "snow", "calm") == []
+    (line,) = (one for one in _build(classifier).record.warnings if "[labels-unproven]" in one)
+    assert line.startswith("output kind: no split has a target for it, so nothing at all proves that 'gust', 'rain', ")
+    assert "give data.test (or data.train) a target of words" in line
+    classifier.edit('"gust", "rain", "snow", "calm"', '"0", "1", "2", "3"')
+    assert not any("[labels-unproven]" in one for one in _build(classifier).record.warnings)
+
+
+def test_one_label_too_few_is_said_once_with_how_many_it_takes(classifier: Pack) -> None:
+    def numbered(found: dict[str, np.ndarray]) -> None:
+        found.update({name: np.array([WORDS.index(word) for word in found[name]]) for name in ("train_y", "test_y")})
+
+    classifier.arrays("data.npz", numbered)
+    with pytest.raises(ConfigurationError) as caught:
+        _rename(classifier, "calm", "gust", "rain")
+    assert str(caught.value).startswith(
+        "output kind, labels: found 3 labels, and places up to 3 in its target; expected 4"
+    )
+    assert caught.value.others == ()
+
+
 def test_a_target_in_other_words_is_refused_before_anything_is_counted(classifier: Pack) -> None:
     with pytest.raises(
         ConfigurationError, match="found 'calm'; expected one of Calm, gust, rain, snow; write the labels of"

@@ -96,7 +96,7 @@ def test_auto_takes_float32_where_nothing_is_gained_and_int8_warns(pack: Pack) -
     demanded = _found(pack, dear)
     assert demanded.record.winner is not None
     (warning,) = demanded.warnings
-    assert "smaller than float32; expected 1000 or 1000" in warning
+    assert "expected 1000 times as fast or 1000 times smaller; keep float32" in warning
     assert _found(pack, demands(), "auto").recipe.precision == "int8"
 
 
