@@ -54,7 +54,7 @@ def test_without_a_step_a_factor_and_a_constant_are_told(pack: Pack) -> None:
 
 
 def test_another_checkpoint_is_still_called_one(pack: Pack) -> None:
-    _, line = _record(pack, lambda found: found + np.random.default_rng(1).normal(0, 0.1, found.shape))
+    line, _ = _record(pack, lambda found: found + np.random.default_rng(1).normal(0, 0.1, found.shape))
     assert "expected at most 0.0001; export the checkpoint that answered" in line
 
 
