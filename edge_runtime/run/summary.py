@@ -48,13 +48,12 @@ def first_text(reason: str, refusal: Rejection) -> str:
 
 
 def nothing_taken(lane: Lane) -> str:
-    """Say that all that came since this start was refused, and why first; empty where a sample was taken or none came."""
+    """Say that of what came since this start some was refused and none taken, and why first; empty where that is not so."""
     here = lane.of_this_start
-    if not here.received or here.accepted or here.duplicate or here.updates:
-        return ""
     first = next(iter(lane.first_refusals.values()), None)
-    why = f"the first: {first}" if first is not None else f"dropped: {', '.join(here.samples_dropped)}"
-    return f"not one of {here.received} samples was accepted; {why}"
+    if first is None or not here.rejected or here.accepted or here.duplicate or here.updates:
+        return ""
+    return f"not one of {here.received} samples was accepted; the first: {first}"
 
 
 def ledger_text(ledger: Ledger, *, pending_answers: int) -> str:

@@ -33,13 +33,14 @@ kind = "stdout"
 def line(
     name: str, bundle: Path, *, source: str = 'kind = "replay"\npath = "none.jsonl"', temperature: str = "[degF]"
 ) -> str:
-    """One [[line]] that reads JSON from a recording that need not be there."""
+    """One [[line]] that reads JSON, of a file without any unless told otherwise."""
     return _LINE.format(name=name, bundle=bundle, source=source, temperature=temperature)
 
 
 def write_device_file(folder: Path, *lines: str) -> Path:
     """Write device.toml into ``folder``, its state folder ``state`` beside it, already there."""
     (folder / "state").mkdir(exist_ok=True)
+    (folder / "none.jsonl").touch()
     path = folder / "device.toml"
     path.write_text('schema = "edge-runtime/device/1"\nstate_dir = "state"\n' + "".join(lines), encoding="utf-8")
     return path
