@@ -73,9 +73,10 @@ def _a_table(path: Path) -> ConfigurationError:
     comma = "\\t" if path.suffix.lower() == ".tsv" else ","
     return ConfigurationError(
         subject=str(path), found="a table as text", expected=".npz: CSV is what `init` reads, a build takes arrays",
-        todo=f'convert it once: t = numpy.genfromtxt("{path.name}", delimiter="{comma}", names=True); '
+        todo=f'convert it once: t = numpy.genfromtxt("{path.name}", delimiter="{comma}", names=True, dtype=None, '
+        'encoding="utf-8"); '
         f'numpy.savez("{path.stem}.npz", train=numpy.stack([t[c] for c in ("CHANNEL", "CHANNEL")], axis=1), '
-        'train_y=t["TARGET"]), the channels in the order of the model',
+        'train_y=t["TARGET"]), the channels in the order of the model, the arrays called as [data] calls them',
     )  # fmt: skip
 
 
@@ -306,6 +307,7 @@ def _target(arrays: Arrays, name: str, output: Output, cases: int, subject: str)
                 todo=f"write the labels of output {output.name} and its target in the same words",
             )  # fmt: skip
         return values.reshape(cases)
+    _require_finite(values.astype(np.float64), f"{subject}, {name}")
     needed, stated = int(values.max()) + 1, len(output.labels)
     if values.min() >= 0 and needed > stated:
         raise ConfigurationError(  # of the contract, not of an array: every split says the same, and once is enough

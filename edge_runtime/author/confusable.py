@@ -70,7 +70,7 @@ def unseen_share(unit: str, sibling: str, inner: Range, band: Range, kind: Kind 
 def judge_units(quantities: Sequence[Quantity]) -> Iterator[Finding]:
     """A finding for each channel that would take another unit's readings without anybody declaring one, or counts events."""
     for quantity in quantities:
-        if quantity.unit == "/min":
+        if resolve(quantity.unit) == resolve("/min"):
             yield EVENTS.found_at(f"channel {quantity.name} in /min", "counts events a minute, not turns")
         rows = [row for row in _rows(quantity) if max(row.tolerated, row.trained) > 0]
         if quantity.assumed and rows:

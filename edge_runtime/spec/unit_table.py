@@ -126,3 +126,11 @@ AMBIGUOUS: dict[str, tuple[tuple[str, str], ...]] = {
     "gpm": (("[gal_us]/min", "US gallons a minute"), ("g/min", "grams a minute")),
     "ppt": (("[ppth]", "parts per thousand"), ("[pptr]", "parts per trillion")),
 }
+
+# What people write first, in lower case; no vocabulary takes these, they only lead on.
+EVERYDAY: dict[str, str] = {
+    "rpm": "circ/min", "rev/min": "circ/min", "r/min": "circ/min", "u/min": "circ/min", "tr/min": "circ/min",
+    "rps": "circ/s", "rev/s": "circ/s", "amp": "A", "amps": "A", "ampere": "A", "amperes": "A", "volt": "V",
+    "volts": "V", "watt": "W", "watts": "W", "lpm": "L/min", "celsius": "Cel", "fahrenheit": "[degF]",
+    "kelvin": "K", "percent": "%", "pct": "%",
+}  # fmt: skip

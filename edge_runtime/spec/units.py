@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from edge_runtime.spec.unit_table import AMBIGUOUS, RARE, SPELLINGS, UNITS
+from edge_runtime.spec.unit_table import AMBIGUOUS, EVERYDAY, RARE, SPELLINGS, UNITS
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -148,6 +148,8 @@ def _hint(text: str, vocabulary: Vocabulary) -> str:
         if other != vocabulary and (meant := spellings(other).get(text)):
             spelling = spelled(meant, vocabulary)
             return f"write {spelling}" if spelling else f"it is one in vocabulary {other}: declare that"
+    if everyday := EVERYDAY.get(text[:_SHOWN].strip().lower()):
+        return f"write {spelled(everyday, vocabulary) or everyday}"
     # A unit field from the wire may be of any length; no real spelling is.
     near = _nearest(text[:_SHOWN], known)
     return f"nearest: {', '.join(near)}" if near else "docs/units.md lists those that are"

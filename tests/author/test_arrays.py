@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_runtime.author.arrays import extent, longest_runs, read_npz, take_part, take_reference
+from edge_runtime.author.arrays import _target, extent, longest_runs, read_npz, take_part, take_reference
 from edge_runtime.author.contract import Split, load_contract
 from edge_runtime.errors import ConfigurationError
+from edge_runtime.spec.outputs import Output
 from tests.author.conftest import Pack
 
 FROST = Path(__file__).parents[2] / "examples" / "frost"
@@ -117,3 +118,10 @@ def test_a_table_is_told_how_it_becomes_arrays_and_that_way_is_right(
     with np.load(tmp_path / "log.npz") as found:
         assert found["train"].tolist() == [[1, 2], [4, 5]]
         assert found["train_y"].tolist() == [3, 6]
+
+
+def test_a_target_of_words_that_was_read_as_numbers_is_refused_plainly() -> None:
+    """What numpy.genfromtxt makes of words without ``dtype=None``."""
+    output = Output(tensor="y", name="kind", meaning="m", form="label", labels=("a", "b"))
+    with pytest.raises(ConfigurationError, match=r"data.npz, train_kind: found 1 NaN or infinite values"):
+        _target({"train_kind": np.array([np.nan, 1.0])}, "train_kind", output, 2, "data.npz")

@@ -58,7 +58,9 @@ def test_assume_needs_a_waiver_and_refuse_does_not() -> None:
 
 
 def test_a_rate_of_events_is_asked_what_it_counts() -> None:
+    (other,) = judge_units([AIR._replace(name="speed", unit="1/min", physical=(0, 20000))])
     (finding,) = judge_units([AIR._replace(name="speed", unit="/min", physical=(0, 20000))])
+    assert other.id == finding.id
     assert (finding.id, finding.severity) == ("events-per-minute", "warning")
     assert str(finding).startswith("channel speed in /min: counts events a minute, not turns [events-per-minute];")
     assert list(judge_units([AIR._replace(unit="circ/min"), AIR._replace(unit="Hz")])) == []

@@ -5,6 +5,7 @@
 
 import math
 import pickle
+import re
 import subprocess
 import sys
 from itertools import combinations, permutations
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge_runtime.spec.unit_table import EVERYDAY
 from edge_runtime.spec.units import (
     VOCABULARIES,
     Affine,
@@ -373,3 +375,11 @@ def test_the_page_lists_what_the_code_knows():
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text[: text.index("| dimension |")] + page_rows(), encoding="utf-8")
+
+
+@pytest.mark.parametrize("word", EVERYDAY)
+def test_everyday_words_lead_on_and_are_no_units(word: str) -> None:
+    for text in (word, word.upper(), f"{word} "):
+        with pytest.raises(UnitUnknown, match=re.escape(f"write {EVERYDAY[word]}")):
+            resolve(text)
+    assert resolve(EVERYDAY[word]).code == EVERYDAY[word]
