@@ -7,7 +7,7 @@ from edge_runtime.author.contract import Contract
 from edge_runtime.author.evidence import measure_spread, propose, read_reports, widest
 from edge_runtime.author.graph import Graph
 from edge_runtime.bundle.golden import Goldens
-from edge_runtime.device.fingerprint import fingerprint
+from edge_runtime.device.fingerprint import machine_parts
 from edge_runtime.device.probe import probe
 from edge_runtime.spec.providers import CPU
 from edge_runtime.spec.variant import Tolerance, Variant
@@ -31,9 +31,7 @@ def proposals(
     seen = read_reports(reports, bundle=contract.id, version=contract.version)
     for line in (*seen.unused, *seen.failed):
         tell(line)
-    here = fingerprint(
-        probe(), runtime_version="", ort_version="", provider=CPU, bundle_digest="", config_digest=""
-    )  # fmt: skip
+    here = machine_parts(probe())
     found = {}
     for variant, graph, goldens in made:
         spread = measure_spread(graph, goldens.tensors, axes, contract.batch_sizes)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edge_runtime.device.accelerators import accelerators
+
 _X86: Final = ("sse4_1", "avx2", "avx512f", "avx512_vnni", "avx_vnni")
 _ARM: Final = ("asimddp", "i8mm", "sve", "sme")
 _WATCHED: Final = frozenset(_X86 + _ARM)
@@ -41,7 +43,10 @@ _TIMEX_BYTES: Final = 1024  # struct timex has 208 bytes on 64-bit Linux
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was found. Memory in MiB (2^20 bytes); ``isa`` has the watched CPU features; None is "not known"."""
+    """What was found. Memory in MiB (2^20 bytes); ``isa`` has the watched CPU features; None is "not known".
+
+    ``device`` names every GPU and NPU the kernel shows, ``driver`` the kernel's drivers of them with their versions.
+    """
 
     architecture: str | None = None
     cpu_model: str | None = None
@@ -54,6 +59,8 @@ class Machine:
     glibc: str | None = None
     device_tree_model: str | None = None
     firmware: str | None = None
+    driver: str | None = None
+    device: str | None = None
     boot_id: str | None = None
     clock_synchronised: bool | None = None
 
@@ -67,6 +74,7 @@ def probe(root: Path = Path("/")) -> Machine:
     here = root == Path("/")
     processors = _processors(_text(root / "proc/cpuinfo"))
     memory = _memory(_text(root / "proc/meminfo"))
+    found = accelerators(root)
     return Machine(
         architecture=_architecture(root, processors, here=here),
         cpu_model=_cpu_model(processors),
@@ -79,6 +87,8 @@ def probe(root: Path = Path("/")) -> Machine:
         glibc=_glibc() if here else None,
         device_tree_model=_line(root / "proc/device-tree/model"),
         firmware=_firmware(root),
+        driver=found.driver,
+        device=found.device,
         boot_id=_line(root / "proc/sys/kernel/random/boot_id"),
         clock_synchronised=clock_synchronised(root, here=here),
     )

@@ -1,7 +1,7 @@
 """The trust line: from a path to a model that may serve, each value made only by the step before; nothing is cached."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from edge_runtime.device.probe import Machine
 from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
 from edge_runtime.flow.model import Model
 from edge_runtime.run import checks, golden_checks
+from edge_runtime.run.kept_files import KEPT_FILES_CHANGE, KeptFiles
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
@@ -27,7 +28,7 @@ _T = TypeVar("_T")
 INJECTABLE: Final = (
     "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "provider",
     "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer", "golden_batches",
-    "negative_goldens", "latency", "provider_choice", "memory",
+    "negative_goldens", "latency", "provider_choice", "provider_cache", "memory",
 )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ class Setting:
     """What a boot runs against: the machine, its profile, the bindings by line name, and what the device remembers.
 
     ``trust`` says by whom bundles must be signed, ``floors`` holds the least security_version by bundle id,
-    ``last_passes`` each one's environment at its last pass.
+    ``last_passes`` each one's environment at its last pass. ``state`` is the device's folder, where it has one.
     """
 
     machine: Machine
@@ -73,6 +74,7 @@ class Setting:
     trust: Trust = field(default_factory=Trust)
     floors: Mapping[str, int] = field(default_factory=dict)
     last_passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    state: Path | None = None
 
 
 def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
@@ -94,13 +96,12 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     begun = time.perf_counter()
     trial = _Trial(setting, inject)
-    model = trial.run(path)
+    try:
+        model = trial.run(path)
+    finally:
+        trial.kept.close()
     facts = trial.facts
-    environment = fingerprint(
-        setting.machine, runtime_version=setting.runtime_version, ort_version=str(facts.get("onnxruntime", "none")),
-        provider=str(facts.get("provider", "none")), bundle_digest=str(trial.bundle.get("digest", "none")),
-        config_digest=setting.config_digest,
-    )  # fmt: skip
+    environment = trial.environment()
     passed = model is not None and not any(c.status == "fail" and c.tier == "required" for c in trial.checks)
     last_pass = setting.last_passes.get(trial.bundle.get("id", ""))
     report = Report(
@@ -132,6 +133,17 @@ class _Trial:
         self.bundle: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
         self.goldens: Goldens | None = None
+        self.kept = KeptFiles(setting.state, drill=inject is not None)
+        self._choice: ProviderChoice | None = None
+
+    def environment(self) -> dict[str, str]:
+        """The fingerprint, with the provider that serves, or the last that was tried."""
+        setting = self._setting
+        return fingerprint(
+            setting.machine, runtime_version=setting.runtime_version,
+            ort_version=str(self.facts.get("onnxruntime", "none")), choice=self._choice, profile=setting.profile,
+            bundle_digest=str(self.bundle.get("digest", "none")), config_digest=setting.config_digest,
+        )  # fmt: skip
 
     def run(self, path: Path) -> Model | None:
         setting = self._setting
@@ -155,6 +167,11 @@ class _Trial:
         for choice in setting.profile.providers:
             before = len(self.checks)
             model = self._on(choice, bundle, manifest, version)
+            # What an earlier boot has kept may be at fault: once more, from nothing.
+            if self.kept.warm and (bad := self._refusal(before, KEPT_FILES_CHANGE)):
+                self.kept.distrust(bad)
+                del self.checks[before:]
+                model = self._on(choice, bundle, manifest, version)
             failed = next(
                 (one for one in self.checks[before:] if one.status == "fail" and one.tier == "required"), None
             )
@@ -164,22 +181,31 @@ class _Trial:
             del self.checks[before:]
         served = self.facts["provider"] if model is not None or refused else None
         self._check("provider_choice", checks.provider_choice, served, refused, tier="wanted")
+        if any(one.cache for one in setting.profile.providers) or self._inject == "provider_cache":
+            self._check("provider_cache", self.kept.settle, model is not None and not self._refusal(), tier="wanted")
         self._check("memory", checks.memory, manifest, setting.profile, tier="wanted")
         return model
+
+    def _refusal(self, since: int = 0, among: Container[str] = INJECTABLE) -> str | None:
+        """The first required check of those ``among`` that failed, in words."""
+        failed = (one for one in self.checks[since:] if one.status == "fail" and one.tier == "required")
+        return next((f"{one.id}, {one.measured}" for one in failed if one.id in among), None)
 
     def _on(
         self, choice: ProviderChoice, bundle: VerifiedBundle | None, manifest: Manifest | None, version: str | None
     ) -> Model | None:
         """Everything that depends on where the model runs."""
         setting = self._setting
+        self._choice = choice
         variant = self._check(
             "compatibility", checks.compatibility, manifest, choice.name, setting.profile, setting.machine, version
         )
-        sessions = self._check("provider", checks.provider, bundle, manifest, variant, choice, setting)
         self.facts |= {
             "onnxruntime": version or "none", "provider": choice.name, "profile": setting.profile.name,
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
         }  # fmt: skip
+        offered = self.kept.offered(choice, self.bundle.get("id") if variant is not None else None, self.environment())
+        sessions = self._check("provider", checks.provider, bundle, manifest, variant, offered, setting)
         self._check("placement", checks.placement, sessions, choice)
         self.goldens = goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)

@@ -32,6 +32,7 @@ STAGES: Final[Mapping[str, str]] = {
     "negative_goldens": "what must be refused",
     "latency": "time",
     "provider_choice": "which of the profile's providers serves",
+    "provider_cache": "what a provider had kept of an earlier boot",
     "memory": "memory",
     "ports": "the serial ports",
 }
@@ -60,7 +61,12 @@ _HARDWARE: Final = Cause(
 _OTHER_KERNEL: Final = Cause(
     "another onnxruntime or processor computes in another order or with another int8 kernel",
     "go back to the version that passed, or have the author state a wider tolerance with its evidence",
-    ("onnxruntime", "processor", "features", "provider", "architecture"),
+    ("onnxruntime", "processor", "features", "provider", "options", "variant", "threads", "architecture"),
+)
+_DRIVER: Final = Cause(
+    "another driver, device or firmware computes otherwise, or does not go with this onnxruntime",
+    "go back to the one that passed, or install the onnxruntime that is made for it",
+    ("driver", "device", "firmware", "kernel"),
 )
 _OWN_LIBRARY: Final = Cause(
     "numpy, the C library or edge-runtime itself were updated and compute a step otherwise",
@@ -101,6 +107,8 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
     ),
     "provider": (
         Cause("the provider is not in this onnxruntime", "install the distribution the profile names", ("onnxruntime", "provider")),
+        Cause("its options ask for what is not here", "correct them in the profile", ("options",)),
+        _DRIVER,
         Cause("the model is not this manifest's: other inputs, outputs or batch size", "have the author build it again",
               ("bundle",)),
         _OTHER_KERNEL,
@@ -108,11 +116,17 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
     "placement": (
         Cause("the provider took only a part of the model", "install the provider the profile names, or name another profile",
               ("onnxruntime", "provider", "configuration")),
-        Cause("the model has operators that provider lacks", "have the author build a variant for it", ("bundle",)),
+        Cause("the model has operators that provider lacks", "have the author build a variant for it", ("bundle", "variant")),
+        _DRIVER,
     ),
     "provider_choice": (
         Cause("the profile's first provider does not work here, or not for this bundle", "the line says what refused it",
-              ("onnxruntime", "provider", "configuration", "bundle")),
+              ("onnxruntime", "provider", "configuration", "bundle", "driver", "device")),
+    ),
+    "provider_cache": (
+        Cause("the disk lost or changed what was written, or power failed", "look at the disk's own health if it comes again"),
+        Cause("somebody, or another program, wrote into the state folder", "give the service a folder of its own, mode 0700"),
+        Cause("the provider reads its own files wrongly", "take `cache` off it in the profile", ("onnxruntime", "provider")),
     ),
     "goldens": (_REBUILD, _EDITED),
     "units": (_EDITED, _REBUILD),
@@ -127,21 +141,21 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
         _OTHER_KERNEL,
         Cause("the model file is another than the goldens were made with", "edge-runtime diff against the delivered bundle",
               ("bundle",)),
-        _REBUILD, _HARDWARE,
+        _DRIVER, _REBUILD, _HARDWARE,
     ),
     "golden_answer": (_EDITED, _REBUILD, _OWN_LIBRARY, _HARDWARE),
     "golden_batches": (
         Cause("the provider answers otherwise in a batch, or the model looks across it",
               "have the author look at docs/lint.md, batch-dependent; until then a bundle of batch_sizes [1]",
               ("onnxruntime", "bundle")),
-        _OTHER_KERNEL, _HARDWARE,
+        _OTHER_KERNEL, _DRIVER, _HARDWARE,
     ),
     "negative_goldens": (_EDITED, _REBUILD, _OWN_LIBRARY),
     "latency": (
         Cause("other programs take the processor, or it is throttled by heat or a governor",
               "look at the load and the temperature; run it again when idle"),
-        Cause("a slower kernel: onnxruntime or the processor's features changed", "go back, or have the limit raised",
-              ("onnxruntime", "features", "processor", "kernel")),
+        Cause("a slower kernel: onnxruntime, the provider or what the processor has changed", "go back, or have the limit raised",
+              ("onnxruntime", "provider", "options", "threads", "features", "processor", "driver", "device", "kernel")),
         Cause("the model is slower than the one before", "edge-runtime diff; use a faster machine", ("bundle",)),
     ),
     "memory": (

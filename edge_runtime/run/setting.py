@@ -45,7 +45,8 @@ def make_line_setting(loaded: LoadedConfig, bundle: Path, profile: str | None = 
     """
     machine = probe()
     found = load_profile(profile or _profile_of(loaded), machine, [data_folder("device_profiles")])
-    memory = read_memory(state_folder(loaded))
+    state = state_folder(loaded)
+    memory = read_memory(state)
     return Setting(
         machine, found, __version__,
         bindings={line.name: line.channels for line in lines_of(loaded, bundle)},
@@ -53,6 +54,7 @@ def make_line_setting(loaded: LoadedConfig, bundle: Path, profile: str | None = 
         trust=read_trust(loaded),
         floors=memory.floors,
         last_passes=memory.last_passes,
+        state=state,
     )  # fmt: skip
 
 

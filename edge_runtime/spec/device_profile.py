@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge_runtime.spec.providers import CPU, PROVIDERS
+from edge_runtime.spec.providers import CACHE_KEYS, CACHES, CPU, PROVIDERS
 
 PROFILE_SCHEMA: Literal["edge-runtime/profile/1"] = "edge-runtime/profile/1"
 
@@ -25,6 +25,10 @@ class ProviderChoice(BaseModel):
     allowed_elsewhere: FiniteFloat = Field(
         default=0.0, ge=0.0, lt=1.0, description="Share of a model's nodes that may run on another provider."
     )
+    cache: bool = Field(
+        default=False,
+        description="Whether it may keep what it has compiled, under the state folder, for the next boot.",
+    )
 
     @field_validator("name")
     @classmethod
@@ -38,10 +42,14 @@ class ProviderChoice(BaseModel):
         """ONNX Runtime drops an option it does not know without a word, or answers with another provider."""
         known = PROVIDERS[self.name].options
         for key in self.options:
+            if key in CACHE_KEYS:
+                raise ValueError(f"{key} is not for a profile to say: write `cache = true` beside the provider's name")
             if key not in known:
                 raise ValueError(f"{self.name} has no option {key!r}: {_nearest(key, known)}")
         if self.name == CPU and self.allowed_elsewhere:
             raise ValueError(f"allowed_elsewhere with {CPU}; there is nowhere else")
+        if self.cache and self.name not in CACHES:
+            raise ValueError(f"cache with {self.name}, which keeps nothing; it is for {' and '.join(CACHES)}")
         return self
 
 

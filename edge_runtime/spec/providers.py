@@ -26,7 +26,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             "onnxruntime-openvino (pip install 'edge-runtime[openvino]')",
             frozenset(
                 {
-                    "device_type", "precision", "num_of_threads", "num_streams", "cache_dir", "model_priority",
+                    "device_type", "precision", "num_of_threads", "num_streams", "model_priority",
                     "enable_opencl_throttling", "disable_dynamic_shapes", "enable_qdq_optimizer",
                 }
             ),
@@ -49,9 +49,8 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
                 {
                     "device_id", "trt_max_workspace_size", "trt_max_partition_iterations", "trt_min_subgraph_size",
                     "trt_fp16_enable", "trt_bf16_enable", "trt_int8_enable", "trt_dla_enable", "trt_dla_core",
-                    "trt_engine_cache_enable", "trt_engine_cache_path", "trt_engine_cache_prefix",
-                    "trt_timing_cache_enable", "trt_timing_cache_path", "trt_force_timing_cache",
-                    "trt_engine_hw_compatible", "trt_layer_norm_fp32_fallback", "trt_builder_optimization_level",
+                    "trt_force_timing_cache", "trt_engine_hw_compatible",
+                    "trt_layer_norm_fp32_fallback", "trt_builder_optimization_level",
                     "trt_auxiliary_streams", "trt_tactic_sources", "trt_sparsity_enable", "trt_cuda_graph_enable",
                     "trt_force_sequential_engine_build", "trt_context_memory_sharing_enable",
                     "trt_detailed_build_log", "trt_profile_min_shapes", "trt_profile_opt_shapes",
@@ -61,3 +60,29 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
+
+CACHES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "OpenVINOExecutionProvider": MappingProxyType({"cache_dir": "{folder}"}),
+        "TensorrtExecutionProvider": MappingProxyType(
+            {
+                "trt_engine_cache_enable": "1", "trt_engine_cache_path": "{folder}",
+                "trt_timing_cache_enable": "1", "trt_timing_cache_path": "{folder}",
+            }
+        ),
+    }
+)  # fmt: skip
+"""By provider that can keep files between boots, the options which make it do so in ``{folder}``."""
+
+CACHE_KEYS: Final = frozenset(key for keys in CACHES.values() for key in keys) | {"trt_engine_cache_prefix"}
+"""What a profile may not say: where such files lie, and what they are called, is the runtime's own matter."""
+
+
+def cache_options(provider: str, folder: str) -> dict[str, str]:
+    """The options with which ``provider`` keeps its files in ``folder``, an absolute path.
+
+    Raises:
+        KeyError: it keeps none.
+
+    """
+    return {key: text.replace("{folder}", folder) for key, text in CACHES[provider].items()}

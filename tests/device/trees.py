@@ -70,3 +70,28 @@ def orin(root: Path) -> Path:
             "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic, EABI: aarch64\nmore\n",
         },
     )
+
+
+def gpus(root: Path) -> Path:
+    """A card of NVIDIA's, a GPU in the processor and an NPU, each with what its driver shows."""
+    write(
+        root,
+        {
+            "sys/class/drm/card0/device/vendor": "0x10de\n",
+            "sys/class/drm/card0/device/device": "0x24b0\n",
+            "sys/class/drm/card0-DP-1/device/vendor": "0xffff\n",
+            "sys/class/drm/card1/device/vendor": "0x8086\n",
+            "sys/class/drm/card1/device/device": "0x9a49\n",
+            "sys/class/drm/renderD128/device/vendor": "0x8086\n",
+            "sys/class/accel/accel0/device/vendor": "0x8086\n",
+            "sys/class/accel/accel0/device/device": "0x7d1d\n",
+            "sys/module/nvidia/version": "570.86.10\n",
+            "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Mon Jan  6\nGCC\n",
+            "proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t\t NVIDIA RTX A4000\nIRQ:   \t\t 151\n",
+        },
+    )
+    for node, driver in (("drm/card0", "nvidia"), ("drm/card1", "i915"), ("accel/accel0", "intel_vpu")):
+        link = root / "sys/class" / node / "device/driver"
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"../../../../bus/pci/drivers/{driver}")
+    return root

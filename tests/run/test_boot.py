@@ -77,7 +77,10 @@ def test_shipped_bundles_pass(bundle: Path) -> None:
 
 
 def test_every_check_can_be_injected(setting: Setting) -> None:
-    assert set(INJECTABLE) == {check.id for check in boot(FROST, setting).report.checks}
+    every = {check.id for check in boot(FROST, setting, inject="provider_cache").report.checks}
+    assert set(INJECTABLE) == every
+    # A machine whose profile lets no provider keep files is not told of it.
+    assert every - {check.id for check in boot(FROST, setting).report.checks} == {"provider_cache"}
 
 
 @pytest.mark.parametrize("name", INJECTABLE)
@@ -85,7 +88,7 @@ def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) ->
     booted = boot(FROST, setting, inject=name)
     assert _failed(booted.report) == [name]
     assert _left_out(booted.report) == NEEDED_BY.get(name, set())
-    wanted = name in ("latency", "provider_choice", "memory")
+    wanted = name in ("latency", "provider_choice", "provider_cache", "memory")
     assert (booted.ready is not None) == wanted
     assert booted.report.state == ("OPERATIONAL" if wanted else "ERROR")
     assert not booted.report.passed()

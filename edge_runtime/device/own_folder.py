@@ -1,0 +1,123 @@
+"""Folders below the state folder that only this user can write to, locked while one boot works; no link in them is followed."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from edge_runtime.device.file_sums import MAX_BYTES
+from edge_runtime.errors import DeviceError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock and opens no folder: nothing is kept there
+    fcntl = None  # type: ignore[assignment]
+
+MAX_ALL_BYTES: Final = 2 * MAX_BYTES
+MIN_FREE_BYTES: Final = 64 * 1024 * 1024
+_OTHERS_WRITE: Final = 0o022
+
+
+class NoCacheHere(Exception):
+    """Nothing can be kept here, and nothing is wrong: ``found`` says what is missing, ``todo`` what would help."""
+
+    def __init__(self, found: str, todo: str) -> None:
+        self.found = found
+        self.todo = todo
+        super().__init__(found, todo)
+
+
+def locked_folder(state: Path, parts: tuple[str, ...]) -> int:
+    """A descriptor of the folder below ``state``, made where it is not there, no link followed, locked for this boot."""
+    if fcntl is None:
+        raise NoCacheHere("this system has no lock for folders", "none is kept on it")
+    try:
+        descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        raise NoCacheHere(f"no state folder {state} yet", "the first run makes it") from None
+    try:
+        _require(descriptor, state)
+        path = state
+        for part in parts:
+            path /= part
+            inner = _entered(descriptor, part, path)
+            os.close(descriptor)
+            descriptor = inner
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise NoCacheHere("another boot of this bundle is using it", "none is needed") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require(descriptor: int, state: Path) -> None:
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        raise NoCacheHere(f"state folder {state} is another user's", "run this as the user that serves")
+    room = os.statvfs(descriptor)
+    if room.f_bavail * room.f_frsize < MIN_FREE_BYTES:
+        raise NoCacheHere(f"less than {MIN_FREE_BYTES >> 20} MiB free for {state}", "free the disk")
+
+
+def _entered(outer: int, name: str, path: Path) -> int:
+    with told_of(path):
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=outer)
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+        about = os.fstat(inner)
+        if about.st_uid != os.geteuid() or about.st_mode & _OTHERS_WRITE:
+            os.close(inner)
+            raise OSError(errno.EPERM, "a folder of another user, or one that others may write to")
+    return inner
+
+
+def make_room(top: Path, own: Path) -> str:
+    """Drop the caches that were longest unused until all of them together are within bounds; says how many were."""
+    homes = [home for home in top.glob("*/*") if home.is_dir() and home.resolve() == home]
+    sizes = {home: sum(one.lstat().st_size for one in home.glob("*/*")) for home in homes}
+    total, gone = sum(sizes.values()), 0
+    for home in sorted(set(homes) - {own}, key=lambda one: one.stat().st_mtime_ns):
+        if total <= MAX_ALL_BYTES:
+            break
+        if _removed_alone(home):
+            total -= sizes[home]
+            gone += 1
+    return f"; {gone} of other bundles dropped, over {MAX_ALL_BYTES >> 20} MiB in all" if gone else ""
+
+
+def _removed_alone(home: Path) -> bool:
+    """Remove it unless a boot is at work in it."""
+    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(home)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def removed(path: Path) -> None:
+    """Remove a file, a link itself, or a folder with what is in it, following no link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def told_of(path: Path) -> Iterator[None]:
+    """Turn what the disk says of ``path`` into a DeviceError of one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DeviceError(
+            subject=f"cache {path}", found=error.strerror or type(error).__name__, expected="a folder of this user alone",
+            todo="remove it; the next boot makes it anew",
+        ) from error  # fmt: skip
