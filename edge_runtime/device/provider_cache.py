@@ -131,8 +131,9 @@ class ProviderCache:
                 return "the provider wrote nothing to keep"
             self._write(sums)
             gone = make_room((self._state / _TOP).resolve(), self._home.resolve())
-        why = f", {self.found}" if self.found else ""
-        return f"kept for the next boot: {sums}{why}{gone}"
+        # Some cannot read what they wrote: they take it away, and compile again at each boot.
+        why = "the provider has changed what was kept" if self._sums is not None else self.found
+        return f"kept for the next boot: {sums}{', ' if why else ''}{why}{gone}"
 
     def close(self) -> None:
         """Let other boots at it."""

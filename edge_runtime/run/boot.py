@@ -166,12 +166,7 @@ class _Trial:
         model, refused = None, dict[str, str]()
         for choice in setting.profile.providers:
             before = len(self.checks)
-            model = self._on(choice, bundle, manifest, version)
-            # What an earlier boot has kept may be at fault: once more, from nothing.
-            if self.kept.warm and (bad := self._refusal(before, KEPT_FILES_CHANGE)):
-                self.kept.distrust(bad)
-                del self.checks[before:]
-                model = self._on(choice, bundle, manifest, version)
+            model = self._tried(choice, bundle, manifest, version)
             failed = next(
                 (one for one in self.checks[before:] if one.status == "fail" and one.tier == "required"), None
             )
@@ -190,6 +185,20 @@ class _Trial:
         """The first required check of those ``among`` that failed, in words."""
         failed = (one for one in self.checks[since:] if one.status == "fail" and one.tier == "required")
         return next((f"{one.id}, {one.measured}" for one in failed if one.id in among), None)
+
+    def _tried(
+        self, choice: ProviderChoice, bundle: VerifiedBundle | None, manifest: Manifest | None, version: str | None
+    ) -> Model | None:
+        """On one provider; once more, from nothing, where what an earlier boot has kept may be at fault."""
+        before = len(self.checks)
+        model = self._on(choice, bundle, manifest, version)
+        if self.kept.warm and (bad := self._refusal(before, KEPT_FILES_CHANGE)):
+            self.kept.distrust(bad)
+            del self.checks[before:]
+            model = self._on(choice, bundle, manifest, version)
+        if self._refusal(before):
+            self.kept.refuse()
+        return model
 
     def _on(
         self, choice: ProviderChoice, bundle: VerifiedBundle | None, manifest: Manifest | None, version: str | None

@@ -167,6 +167,18 @@ def test_a_cycle_is_refused(folder: Path, orin: Machine) -> None:
             'inherits = "base"\nproviders = [{name = "CPUExecutionProvider", allowed_elsewhere = 0.5}]',
             "DIR/bad.toml, providers[0]: found a mistake (allowed_elsewhere with CPUExecutionProvider",
         ),
+        (
+            'inherits = "base"\nproviders = [{name = "OpenVINOExecutionProvider", options = {cache_dir = "/tmp/x"}}]',
+            "DIR/bad.toml, providers[0]: found a mistake (cache_dir is not for a profile to say: write `cache = true` beside",
+        ),
+        (
+            'inherits = "base"\nproviders = [{name = "TensorrtExecutionProvider", options = {trt_engine_cache_prefix = "../x"}}]',
+            "DIR/bad.toml, providers[0]: found a mistake (trt_engine_cache_prefix is not for a profile to say",
+        ),
+        (
+            'inherits = "base"\nproviders = [{name = "CPUExecutionProvider", cache = true}]',
+            "DIR/bad.toml, providers[0]: found a mistake (cache with CPUExecutionProvider, which keeps nothing",
+        ),
         ('inherits = "base"\nproviders = []', "DIR/bad.toml, providers: found nothing; expected at least 1;"),
         ('inherits = "base"\nintra_threads = "2"', "DIR/bad.toml, intra_threads: found '2'; expected an integer;"),
         ("isa = [", "DIR/bad.toml, "),

@@ -1,14 +1,19 @@
 """A second provider for real: the shipped bundles on onnxruntime-openvino, in an environment of its own; never in uv.lock."""
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
+import sys
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.rig.device_file import line, write_device_file
 from tests.rig.need import need
 
 pytestmark = pytest.mark.long
@@ -82,3 +87,129 @@ def test_what_is_not_there_stops_the_boot(python: Path, tmp_path: Path, provider
     assert code == 1
     (failed,) = [one["measured"] for one in checks.values() if one["status"] == "fail"]
     assert words in failed
+
+
+NAME = "OpenVINOExecutionProvider"
+KEEPING = f'[[providers]]\nname = "{NAME}"\noptions = {{ device_type = "CPU" }}\ncache = true\n'
+# Another onnxruntime, as far as the program can see: what it says of its version.
+OTHER_VERSION = (
+    "import sys; from edge_runtime.engine import session; session.version = lambda: '1.24.2'; "
+    "from edge_runtime.__main__ import main; sys.exit(main())"
+)
+
+
+class Keeping:
+    """A device whose OpenVINO keeps what it has compiled, and its self-tests."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.python, self.folder = python, folder
+        self.config = write_device_file(folder, line("roof", ROOT / "bundles" / "dewpoint"))
+        self.profile = folder / "keeping.toml"
+        self.profile.write_text(ELSEWHERE.format("keeping") + KEEPING)
+
+    def boot(
+        self, bundle: str = "frost", *, program: tuple[str, ...] = ("-m", "edge_runtime"), python: Path | None = None
+    ) -> tuple[int, dict[str, Any], dict[str, dict[str, Any]]]:
+        """The exit code, the report, and by check what it says."""
+        words = ["selftest", "--config", self.config, "--bundle", ROOT / "bundles" / bundle, "--profile", self.profile]
+        ran = subprocess.run(
+            [python or self.python, *program, *words, "--json", "-"],
+            capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S,
+        )  # fmt: skip
+        (boot,) = json.loads(ran.stdout)["boots"]
+        return ran.returncode, boot, {check["id"]: check for check in boot["checks"]}
+
+    def told(self, bundle: str = "frost", **more: Any) -> str:
+        """What the cache's check says of a boot that may serve; its figures for who runs it with -s."""
+        _, boot, checks = self.boot(bundle, **more)
+        assert boot["state"] == "OPERATIONAL", checks
+        assert boot["provider"] == NAME
+        told = checks["provider_cache"]
+        print(f"{bundle}: session in {checks['provider']['ms']:.0f} ms; {told['measured']}")  # noqa: T201
+        assert told["status"] == ("fail" if "had kept: found" in told["measured"] else "pass")
+        return str(told["measured"])
+
+    def files(self, bundle: str = "frost") -> tuple[Path, Path]:
+        """Its one blob, and the listing."""
+        (blob,) = (self.folder / "state/cache" / bundle / NAME).glob("*/*.blob")
+        return blob, blob.parent.with_suffix(".json")
+
+
+@pytest.fixture
+def keeping(python: Path, tmp_path: Path) -> Keeping:
+    return Keeping(python, tmp_path)
+
+
+ANEW = "the provider has changed what was kept"
+
+
+def test_a_kept_blob_is_offered_to_the_next_boot(keeping: Keeping) -> None:
+    """The CPU device of this release writes a blob whose reader its wheel lacks: it takes it away and compiles again.
+
+    That is said at every boot; a release that can read it will fail here, and may then be told to be worth it.
+    """
+    assert f"{NAME}: kept for the next boot: 1 file, " in keeping.told()
+    readers = [one.name for one in keeping.python.parents[1].rglob("libopenvino_ir_frontend*")]
+    assert readers == []
+    for _ in range(3):
+        assert keeping.told().endswith(ANEW)
+
+
+def test_a_cut_or_foreign_blob_is_dropped_and_made_anew(keeping: Keeping) -> None:
+    keeping.told()
+    keeping.told("digits")
+    blob, _ = keeping.files()
+    whole = blob.read_bytes()
+    blob.write_bytes(whole[: len(whole) // 2])
+    assert f"{blob.name!r} cut to {len(whole) // 2} of {len(whole)} bytes" in keeping.told()
+    foreign, listing = keeping.files("digits")
+    shutil.copy(foreign, keeping.files()[0])
+    assert f"{blob.name!r} c" in keeping.told()
+    shutil.copy(foreign, keeping.files()[0])
+    shutil.copy(listing, keeping.files()[1])
+    assert "foreign: kept for digits on OpenVINOExecutionProvider" in keeping.told()
+    assert keeping.told().endswith(ANEW)
+    assert keeping.told("digits").endswith(ANEW)
+
+
+@pytest.mark.parametrize("what", ["another model's", "half", "noise"])
+def test_a_poisoned_blob_with_right_sums_never_serves(keeping: Keeping, what: str) -> None:
+    """Blob and sum both written anew: what OpenVINO makes of it, or the goldens, must notice, whatever that is.
+
+    As this release reads no blob, what a wrong one does to a session that takes it is in tests/run/test_kept_files.py.
+    """
+    keeping.told()
+    keeping.told("digits")
+    blob, listing = keeping.files()
+    whole = blob.read_bytes()
+    data = {
+        "another model's": keeping.files("digits")[0].read_bytes(),
+        "half": whole[: len(whole) // 2],
+        "noise": whole[:2000] + bytes(byte ^ 0x55 for byte in whole[2000:]),
+    }[what]
+    blob.write_bytes(data)
+    said = json.loads(listing.read_text())
+    said["files"][blob.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    listing.write_text(json.dumps(said))
+    print(what, keeping.told())  # noqa: T201
+    assert keeping.files()[0].read_bytes() != data
+    assert keeping.told().endswith(ANEW)
+
+
+def test_another_version_drops_it_and_is_named(keeping: Keeping) -> None:
+    keeping.told()
+    blob, _ = keeping.files()
+    _, boot, checks = keeping.boot(program=("-c", OTHER_VERSION))
+    assert boot["state"] == "OPERATIONAL"
+    assert boot["changed_since_last_pass"] == ["onnxruntime 1.24.1 -> 1.24.2"]
+    assert "what was kept under another fingerprint was dropped" in checks["provider_cache"]["measured"]
+    assert not blob.exists()
+
+
+def test_only_onnxruntime_is_another_for_real(keeping: Keeping) -> None:
+    """The CPU provider of two distributions, one after the other, on one state folder."""
+    keeping.profile.write_text(ELSEWHERE.format("keeping") + '[[providers]]\nname = "CPUExecutionProvider"\n')
+    _, before, _ = keeping.boot(python=Path(sys.executable))
+    _, after, _ = keeping.boot()
+    assert (before["state"], after["state"]) == ("OPERATIONAL", "OPERATIONAL")
+    assert after["changed_since_last_pass"] == [f"onnxruntime {before['onnxruntime']} -> 1.24.1"]

@@ -36,6 +36,8 @@ class CachingSession:
         if folder is None:
             return
         blob = Path(folder) / BLOB
+        if blob.exists() and not provider.reads:
+            blob.unlink()
         if blob.exists():
             data = blob.read_bytes()
             if not data.startswith(HEAD):
@@ -58,7 +60,8 @@ class CachingSession:
 class CachingProvider:
     """onnxruntime, as the engine imports it. ``compiled`` counts how often nothing was there to be read.
 
-    ``fault`` is added to every answer, whatever was read; ``writes``: whether it keeps anything.
+    ``fault`` is added to every answer, whatever was read; ``writes``: whether it keeps anything; ``reads``: whether it can
+    read that again, or takes it away.
     """
 
     def __init__(self) -> None:
@@ -66,6 +69,7 @@ class CachingProvider:
         self.folders: list[str | None] = []
         self.fault = 0.0
         self.writes = True
+        self.reads = True
 
     def get_available_providers(self) -> list[str]:
         return [OPENVINO, "CPUExecutionProvider"]

@@ -71,13 +71,16 @@ def test_what_was_compiled_once_is_used_by_the_next_boot(
     setting: Setting, provider: CachingProvider, state: Path
 ) -> None:
     cold = boot(FROST, setting)
-    assert (_told(cold).status, _told(cold).measured) == ("pass", "kept for the next boot: 1 file, 1e-05 MB")
+    assert (_told(cold).status, _told(cold).measured) == (
+        "pass",
+        f"{OPENVINO}: kept for the next boot: 1 file, 1e-05 MB",
+    )
     assert provider.compiled == 1
     for _ in range(2):
         warm = boot(FROST, setting)
         assert warm.ready is not None
         assert _told(warm).status == "pass"
-        assert _told(warm).measured.startswith("used: 1 file, 1e-05 MB, verified in ")
+        assert _told(warm).measured.startswith(f"{OPENVINO}: used: 1 file, 1e-05 MB, verified in ")
     assert provider.compiled == 1
     modes = [one.stat().st_mode & 0o777 for one in (state / "cache").rglob("*") if one.is_dir()]
     assert modes == [0o700] * 3
@@ -145,7 +148,7 @@ def test_what_is_not_as_it_was_kept_is_dropped_and_made_anew(
     told = _served_anew(boot(FROST, setting), provider, compiled=2)
     assert words in told.measured
     assert (_folder(state) / BLOB).read_bytes() == GOOD
-    assert _told(boot(FROST, setting)).measured.startswith("used: ")
+    assert _told(boot(FROST, setting)).measured.startswith(f"{OPENVINO}: used: ")
     assert provider.compiled == 2
 
 
@@ -157,7 +160,7 @@ def test_another_bundles_file_in_its_place(setting: Setting, provider: CachingPr
     shutil.copy(_listing(state, "dewpoint"), _listing(state))
     told = _served_anew(boot(FROST, setting), provider, compiled=3)
     assert "foreign: kept for dewpoint" in told.measured
-    assert _told(boot(DEWPOINT, setting)).measured.startswith("used: ")
+    assert _told(boot(DEWPOINT, setting)).measured.startswith(f"{OPENVINO}: used: ")
 
 
 def _poisoned(state: Path, data: bytes) -> None:
@@ -188,7 +191,7 @@ def test_poisoned_with_right_sums_is_caught_by_the_goldens_and_made_anew_once(
     assert words in told.measured
     assert "with what an earlier boot had kept, byte for byte" in told.measured
     assert [one.id for one in booted.report.checks].count("golden_output") == 1
-    assert _told(boot(FROST, setting)).measured.startswith("used: ")
+    assert _told(boot(FROST, setting)).measured.startswith(f"{OPENVINO}: used: ")
 
 
 def test_wrong_without_it_too_is_refused_after_one_more_try(
@@ -219,7 +222,8 @@ def test_then_the_next_of_the_list_serves(setting: Setting, provider: CachingPro
     assert booted.ready is not None
     assert booted.ready.provider == "CPUExecutionProvider"
     assert [one.id for one in booted.report.failures()] == ["provider_choice", "provider_cache"]
-    assert _told(boot(FROST, both)).measured == "nothing: the provider that serves may not"
+    told = _told(boot(FROST, both))
+    assert (told.status, told.hint) == ("skip", f"{OPENVINO} does not serve, or may not")
     assert list(_folder(state).iterdir()) == []
 
 
@@ -246,7 +250,7 @@ def test_a_mistake_in_the_device_file_costs_no_engine(setting: Setting, provider
     refused = boot(FROST, replace(setting, bindings={"roof": {}}))
     assert [one.id for one in refused.report.failures()] == ["bindings"]
     assert not refused.report.passed()
-    assert _told(boot(FROST, replace(setting, config_digest="another"))).measured.startswith("used: ")
+    assert _told(boot(FROST, replace(setting, config_digest="another"))).measured.startswith(f"{OPENVINO}: used: ")
     assert provider.compiled == 1
 
 
@@ -264,7 +268,7 @@ def test_another_fingerprint_drops_what_was_kept(
     other = write_with_manifest(FROST, tmp_path / "other", lambda raw: raw.update(version="9.9.9"))
     assert "another fingerprint" in _told(boot(other, newer)).measured
     # A second bundle has a place of its own, or the two would drop each other's at every boot.
-    assert _told(boot(DEWPOINT, setting)).measured.startswith("used: ")
+    assert _told(boot(DEWPOINT, setting)).measured.startswith(f"{OPENVINO}: used: ")
 
 
 def test_without_a_state_folder_nothing_is_kept_and_that_is_said(
@@ -319,7 +323,7 @@ def test_something_else_in_the_folders_place_is_not_touched(
 
 def test_a_provider_that_keeps_nothing(setting: Setting, provider: CachingProvider) -> None:
     provider.writes = False
-    assert _told(boot(FROST, setting)).measured == "the provider wrote nothing to keep"
+    assert _told(boot(FROST, setting)).measured == f"{OPENVINO}: the provider wrote nothing to keep"
 
 
 def test_a_drill_leaves_it_alone(setting: Setting, provider: CachingProvider) -> None:
@@ -331,4 +335,71 @@ def test_a_drill_leaves_it_alone(setting: Setting, provider: CachingProvider) ->
     assert [one.id for one in drill.report.failures()] == ["provider_cache"]
     assert "'injected' changed" in _told(drill).measured
     assert drill.ready is not None
-    assert _told(boot(FROST, setting)).measured.startswith("used: ")
+    assert _told(boot(FROST, setting)).measured.startswith(f"{OPENVINO}: used: ")
+
+
+def test_more_than_may_be_kept_is_not(setting: Setting, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, words in (("MAX_FILES", "more than 0 files"), ("MAX_BYTES", "more than 0 MiB")):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"edge_runtime.device.file_sums.{name}", 0)
+            booted = boot(FROST, setting)
+        assert booted.ready is not None
+        told = _told(booted)
+        assert (told.tier, told.status, told.hint) == (
+            "wanted",
+            "fail",
+            "take `cache` off this provider in the profile",
+        )
+        assert f"{words}, which is not kept" in told.measured
+        assert list(_folder(state).iterdir()) == []
+
+
+def test_what_was_longest_unused_makes_room(setting: Setting, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot(DEWPOINT, setting)
+    monkeypatch.setattr("edge_runtime.device.own_folder.MAX_ALL_BYTES", len(GOOD))
+    assert _told(boot(FROST, setting)).measured.endswith("; 1 of other bundles dropped, over 0 MiB in all")
+    assert [one.name for one in (state / "cache").glob("*/*")] == [OPENVINO]
+    assert _folder(state).is_dir()
+
+
+def test_without_room_nothing_is_kept(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge_runtime.device.own_folder.MIN_FREE_BYTES", 1 << 62)
+    told = _told(boot(FROST, setting))
+    assert told.status == "skip"
+    assert "MiB free for " in told.hint
+
+
+def test_another_users_state_is_left_alone(setting: Setting, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: state.stat().st_uid + 1)
+    told = _told(boot(FROST, setting))
+    assert told.status == "skip"
+    assert told.hint.endswith("is another user's: run this as the user that serves")
+    assert not (state / "cache").exists()
+
+
+def test_a_disk_that_fails_while_it_is_dropped_is_no_reason_not_to_serve(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot(FROST, setting)
+
+    def failing(_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("edge_runtime.device.provider_cache.removed", failing)
+    booted = boot(FROST, replace(setting, machine=replace(setting.machine, kernel="another")))
+    assert booted.ready is not None
+    assert "found Input/output error" in _told(booted).measured
+
+
+def test_a_provider_that_cannot_read_what_it_wrote_is_told(
+    setting: Setting, provider: CachingProvider, state: Path
+) -> None:
+    boot(FROST, setting)
+    provider.reads = False
+    for count in (2, 3):
+        told = _told(boot(FROST, setting))
+        assert told.status == "pass"
+        assert told.measured.endswith(", the provider has changed what was kept")
+        assert provider.compiled == count
+    provider.reads = True
+    assert _told(boot(FROST, setting)).measured.startswith(f"{OPENVINO}: used: ")
