@@ -391,9 +391,7 @@ def test_a_disk_that_fails_while_it_is_dropped_is_no_reason_not_to_serve(
     assert "found Input/output error" in _told(booted).measured
 
 
-def test_a_provider_that_cannot_read_what_it_wrote_is_told(
-    setting: Setting, provider: CachingProvider, state: Path
-) -> None:
+def test_a_provider_that_cannot_read_what_it_wrote_is_told(setting: Setting, provider: CachingProvider) -> None:
     boot(FROST, setting)
     provider.reads = False
     for count in (2, 3):
