@@ -36,8 +36,10 @@ def locked_folder(state: Path, parts: tuple[str, ...]) -> int:
         raise NoCacheHere("this system has no lock for folders", "none is kept on it")
     try:
         descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
+    except FileNotFoundError:
         raise NoCacheHere(f"no state folder {state} yet", "the first run makes it") from None
+    except OSError as error:
+        raise NoCacheHere(f"state folder {state}, {error.strerror}", "run this as the user that serves") from error
     try:
         _require(descriptor, state)
         path = state
@@ -50,6 +52,9 @@ def locked_folder(state: Path, parts: tuple[str, ...]) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise NoCacheHere("another boot of this bundle is using it", "none is needed") from None
+    except OSError as error:  # a network's file system may have no locks
+        os.close(descriptor)
+        raise NoCacheHere(f"no lock in {state}, {error.strerror}", "put the state folder on a local disk") from error
     except BaseException:
         os.close(descriptor)
         raise

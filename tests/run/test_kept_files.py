@@ -401,3 +401,13 @@ def test_a_provider_that_cannot_read_what_it_wrote_is_told(setting: Setting, pro
         assert provider.compiled == count
     provider.reads = True
     assert _told(boot(FROST, setting)).measured.startswith(f"{OPENVINO}: used: ")
+
+
+def test_a_disk_without_locks_keeps_nothing(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlocked(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", unlocked)
+    booted = boot(FROST, setting)
+    assert booted.ready is not None
+    assert (_told(booted).status, "No locks available" in _told(booted).hint) == ("skip", True)
