@@ -5,7 +5,7 @@ Sizes in MB, 10^6 bytes, as a bundle states them; the kernel's and a profile's M
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,7 +50,7 @@ def headroom(
 ) -> tuple[bool, str, str]:
     """What the bundle still needs is free: in RAM, in the control groups around this process, by the profile."""
     has = resident_mb() or 0.0
-    least = _least_needed(variant, bundle, found)
+    least = _least_needed(variant, bundle.files, found)
     more = max(found.needs.memory_mb - has, least)
     stated = f"of the {found.needs.memory_mb:g} MB it states this process has {min(has, found.needs.memory_mb):.0f}"
     why = stated if more > least else f"the least for a model of {len(bundle.files[variant.model]) / 1e6:.3g} MB"
@@ -121,13 +121,13 @@ def _known(used: float | None) -> float:
     return used
 
 
-def _least_needed(variant: Variant, bundle: VerifiedBundle, found: Manifest) -> float:
+def _least_needed(variant: Variant, files: Mapping[str, bytes], found: Manifest) -> float:
     """What loading takes in any case, whatever was stated: the session, and the largest batch with its windows."""
     names = [variant.model, *([found.preprocess_onnx.model] if found.preprocess_onnx else [])]
     values = found.length * found.width * found.batch_sizes[-1]
     return (
         _SESSION_MB * len(names)
-        + _COPIES * sum(len(bundle.files[name]) for name in names) / 1e6
+        + _COPIES * sum(len(files[name]) for name in names) / 1e6
         + _BYTES_PER_VALUE * values / 1e6
     )
 
