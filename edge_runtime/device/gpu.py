@@ -1,16 +1,13 @@
 """What a GPU tells in the kernel's files: its load, clock and memory; of a card that is silent there it knows nothing."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from edge_runtime.device.kernel_files import KernelFiles
+from edge_runtime.device.kernel_files import KernelFiles, numbered
 
-_DEVFREQ: Final = re.compile(
-    r".*(gpu|mali|gm20b|gp10b|gv11b|ga10b|gb10b).*", re.IGNORECASE
-)  # Thor: gpu-gpc-0, gpu-nvd-0
-_CARD: Final = re.compile(r"card[0-9]+")
+# How boards name them among other devices: the Jetsons by their chips, Thor as gpu-gpc-0 and gpu-nvd-0.
+_NAMES: Final = ("gpu", "mali", "gm20b", "gp10b", "gv11b", "ga10b", "gb10b")
+_CARD: Final = numbered("card")
 _MAX_HZ: Final = 20_000_000_000
 _MAX_MHZ: Final = 20_000
 _MAX_BYTES: Final = 1 << 50
@@ -22,8 +19,7 @@ _INTEL: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One GPU: load in percent, clock in MHz, memory in MiB; None is "not known"."""
 
     name: str
@@ -42,7 +38,7 @@ def gpus(files: KernelFiles) -> Iterator[Gpu]:
 
 
 def _boards(files: KernelFiles) -> Iterator[Gpu]:
-    for name in files.names("sys/class/devfreq", _DEVFREQ):
+    for name in files.names("sys/class/devfreq", _is_gpu):
         path = f"sys/class/devfreq/{name}"
         per_mille = files.number(f"{path}/device/load", 0, 1000)
         yield Gpu(
@@ -51,6 +47,10 @@ def _boards(files: KernelFiles) -> Iterator[Gpu]:
             _scaled(files.number(f"{path}/cur_freq", 0, _MAX_HZ)),
             _scaled(files.number(f"{path}/max_freq", 1, _MAX_HZ)),
         )
+
+
+def _is_gpu(name: str) -> bool:
+    return any(one in name.lower() for one in _NAMES)
 
 
 def _card(files: KernelFiles, card: str) -> Gpu:

@@ -4,7 +4,6 @@ A sensor may be absent, empty, forbidden, asleep (EAGAIN), broken (EINVAL, EIO) 
 """
 
 import os
-import re
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -17,7 +16,8 @@ MAX_ENTRIES: Final = 4096
 MAX_DEVICES: Final = 64
 _MAX_BYTES: Final = 4096  # what sysfs gives at most
 _MAX_TEXT: Final = 80
-_NUMBER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_MAX_BITS: Final = 32
+_MAX_DIGITS: Final = 20
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -33,16 +33,16 @@ class KernelFiles:
         self.is_cut = False
         """Whether something was left unread because the time was up."""
 
-    def names(self, folder: str, pattern: re.Pattern[str]) -> list[str]:
-        """What of a folder matches in full, ``MAX_DEVICES`` at most, in the order of the numbers in it."""
+    def names(self, folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
+        """What is wanted of a folder, ``MAX_DEVICES`` at most, in the order of the numbers behind one name."""
         if self._is_late():
             return []
         try:
             with os.scandir(f"{self._root}/{folder}") as entries:
-                found = [one.name for one in islice(entries, MAX_ENTRIES) if pattern.fullmatch(one.name)]
+                found = [one.name for one in islice(entries, MAX_ENTRIES) if is_wanted(one.name)]
         except (OSError, ValueError):
             return []
-        return sorted(found, key=_in_order)[:MAX_DEVICES]
+        return sorted(found, key=lambda name: (len(name), name))[:MAX_DEVICES]
 
     def text(self, path: str) -> str | None:
         """The first line of a file, without what cannot be printed; None where there is nothing."""
@@ -63,24 +63,24 @@ class KernelFiles:
     def number(self, path: str, low: int, high: int) -> int | None:
         """A whole number from ``low`` to ``high``; None where it is none, or beyond what can be true."""
         text = self.text(path)
-        if text is None or not _NUMBER.fullmatch(text):
+        digits = (text or "").removeprefix("-")
+        if text is None or not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
             return None
         value = int(text)
         return value if low <= value <= high else None
 
     def bits(self, path: str) -> int | None:
         """A number of up to 32 bits, written in base 16."""
-        text = self.text(path)
-        if text is None or not re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}", text):
-            return None
-        return int(text, 16)
+        digits = (self.text(path) or "").removeprefix("0x")
+        is_one = 0 < len(digits) <= _MAX_BITS // 4 and not digits.strip("0123456789abcdefABCDEF")
+        return int(digits, 16) if is_one else None
 
     def _is_late(self) -> bool:
         self.is_cut = self.is_cut or self._mono_ns() > self._end_ns
         return self.is_cut
 
 
-def _in_order(name: str) -> list[tuple[int, int, str]]:
-    """Sort ``cpu10`` behind ``cpu9``."""
-    parts = re.split(r"([0-9]{1,9})", name)
-    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts]
+def numbered(prefix: str, suffix: str = "") -> Callable[[str], bool]:
+    """Whether a name is ``prefix``, a number and ``suffix``."""
+    begins, ends = len(prefix), -len(suffix) if suffix else None
+    return lambda name: name.startswith(prefix) and name.endswith(suffix) and name[begins:ends].isdecimal()

@@ -1,14 +1,12 @@
 """The power that sensors on the board measure now, rail by rail; where there is no sensor it estimates nothing."""
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from edge_runtime.device.kernel_files import KernelFiles
+from edge_runtime.device.kernel_files import KernelFiles, numbered
 
-_CURRENT: Final = re.compile(r"curr[0-9]+_input")
-_POWER: Final = re.compile(r"power[0-9]+_(input|average)")
+_CURRENT: Final = numbered("curr", "_input")
+_POWERS: Final = (numbered("power", "_input"), numbered("power", "_average"))
 _MAX_MV: Final = 1_000_000
 _MAX_MA: Final = 1_000_000
 _MAX_UW: Final = 100_000_000_000
@@ -18,8 +16,7 @@ _WHOLE: Final = ("VDD_IN", "VIN", "POM_5V_IN")
 _NOT_CONNECTED: Final = "NC"
 
 
-@dataclass(frozen=True, slots=True)
-class Rail:
+class Rail(NamedTuple):
     """One rail and its power; ``is_alarmed``: its sensor says that a limit of current or voltage is passed."""
 
     name: str
@@ -42,13 +39,12 @@ def rails(files: KernelFiles, path: str, name: str) -> Iterator[Rail]:
         # Without a label it may be a sum, or a shunt's voltage (an ina3221 has both).
         if label is not None and label != _NOT_CONNECTED and ma is not None and mv is not None:
             yield Rail(label, abs(ma) * mv / 1e6, _alarmed(files, path, number))
-    seen = set()
-    for one in files.names(path, _POWER):
-        number = one.partition("_")[0].removeprefix("power")
+    # Most have the one or the other, for a moment or for the time of one update.
+    powers = files.names(path, _POWERS[0]) or files.names(path, _POWERS[1])
+    for one in powers:
         uw = files.number(f"{path}/{one}", 0, _MAX_UW)
-        if uw is not None and number not in seen:
-            seen.add(number)
-            label = files.text(f"{path}/power{number}_label")
+        if uw is not None:
+            label = files.text(f"{path}/{one.partition('_')[0]}_label")
             yield Rail(f"{name} {label}" if label else name, uw / 1e6, None)
 
 

@@ -6,15 +6,13 @@ Sources: the kernel's Documentation/ABI (sysfs-class-thermal, sysfs-class-hwmon,
 and admin-guide/pm, amdgpu's and xe's sysfs, Raspberry Pi's `get_throttled`.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from edge_runtime.device.gpu import Gpu, gpus
-from edge_runtime.device.kernel_files import BUDGET_NS, KernelFiles
+from edge_runtime.device.kernel_files import BUDGET_NS, KernelFiles, numbered
 from edge_runtime.device.rails import Rail, rails
 
 UNDER_VOLTAGE: Final = 1
@@ -24,15 +22,13 @@ SOFT_LIMIT: Final = 8
 """Bits of ``Telemetry.firmware`` that hold now; the same, shifted by ``SINCE_START``, have held since the start."""
 SINCE_START: Final = 16
 
-_ZONE: Final = re.compile(r"thermal_zone[0-9]+")
-_TRIP: Final = re.compile(r"trip_point_[0-9]+_type")
-_COOLING: Final = re.compile(r"cooling_device[0-9]+")
-_HWMON: Final = re.compile(r"hwmon[0-9]+")
-_INPUT: Final = re.compile(r"temp[0-9]+_input")
-_POLICY: Final = re.compile(r"policy[0-9]+")
-_CPU: Final = re.compile(r"cpu[0-9]+")
-_SOC: Final = re.compile(r"soc(@[0-9a-f]+)?")
-_FIRMWARE: Final = re.compile(r"soc(@[0-9a-f]+)?:firmware")
+_ZONE: Final = numbered("thermal_zone")
+_TRIP: Final = numbered("trip_point_", "_type")
+_COOLING: Final = numbered("cooling_device")
+_HWMON: Final = numbered("hwmon")
+_INPUT: Final = numbered("temp", "_input")
+_POLICY: Final = numbered("policy")
+_CPU: Final = numbered("cpu")
 # Millidegrees: a zone without power reads -256 degrees, a disabled trip -274 or 0.
 _TEMPERATURE: Final = (-60_000, 200_000)
 _TRIP_RANGE: Final = (1_000, 200_000)
@@ -44,13 +40,10 @@ _DISKS: Final = frozenset({"drivetemp"})
 _MAX_POLICIES: Final = 8
 _MAX_TRIPS: Final = 12
 # What of the cooling devices slows a processor down; the others are fans.
-_SLOWING: Final = re.compile(
-    r"(thermal-)?(cpufreq|devfreq|cpuidle)-.*|Processor|intel_powerclamp|idle-.*", re.IGNORECASE
-)
+_SLOWING: Final = ("cpufreq-", "devfreq-", "cpuidle-", "idle-", "Processor", "intel_powerclamp")
 
 
-@dataclass(frozen=True, slots=True)
-class Temperature:
+class Temperature(NamedTuple):
     """One sensor, in degrees Celsius. ``hot``: from there on the system slows down; ``critical``: it switches off."""
 
     sensor: str
@@ -59,8 +52,7 @@ class Temperature:
     critical: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CpuClock:
+class CpuClock(NamedTuple):
     """The cores of one policy, in MHz: as they run, what they are allowed, what they are made for."""
 
     policy: str
@@ -71,8 +63,7 @@ class CpuClock:
     driver: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Cooling:
+class Cooling(NamedTuple):
     """A device that cools by slowing the processor down: in ``state`` 0 it does not, in ``most`` all it can."""
 
     device: str
@@ -80,8 +71,7 @@ class Cooling:
     most: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Telemetry:
+class Telemetry(NamedTuple):
     """What was found. ``throttle_events`` sums the counts of all cores and packages since the start (x86).
 
     ``firmware`` has the bits of a Raspberry Pi; ``is_under_voltage`` its voltage alarm. ``is_cut``: the time was up before
@@ -175,7 +165,11 @@ def _cooling(files: KernelFiles) -> Iterator[Cooling]:
     for device in files.names("sys/class/thermal", _COOLING):
         path = f"sys/class/thermal/{device}"
         kind = files.text(f"{path}/type") or ""
-        state = files.number(f"{path}/cur_state", 0, _MAX_COUNT) if _SLOWING.fullmatch(kind) else None
+        state = (
+            files.number(f"{path}/cur_state", 0, _MAX_COUNT)
+            if kind.removeprefix("thermal-").startswith(_SLOWING)
+            else None
+        )
         if state is not None:
             yield Cooling(kind, state, files.number(f"{path}/max_state", 0, _MAX_COUNT))
 
@@ -206,12 +200,17 @@ def _throttle_events(files: KernelFiles) -> int | None:
 
 
 def _firmware(files: KernelFiles) -> int | None:
-    for soc in files.names("sys/devices/platform", _SOC):
-        for firmware in files.names(f"sys/devices/platform/{soc}", _FIRMWARE):
+    for soc in files.names("sys/devices/platform", _is_soc):
+        for firmware in files.names(f"sys/devices/platform/{soc}", lambda name: name.endswith(":firmware")):
             found = files.bits(f"sys/devices/platform/{soc}/{firmware}/get_throttled")
             if found is not None:
                 return found
     return None
+
+
+def _is_soc(name: str) -> bool:
+    # With the address of its bus behind it on later boards.
+    return name == "soc" or name.startswith("soc@")
 
 
 def _voltage_alarm(files: KernelFiles, sensors: list[tuple[str, str]]) -> bool | None:

@@ -137,7 +137,10 @@ def _json(machine: Machine, telemetry: Telemetry, found: list[Finding]) -> str:
         "edge_runtime": __version__,
         "status": "fail" if any(one.status == "fail" for one in found) else "pass",
         "machine": facts,
-        "telemetry": asdict(telemetry),
+        "telemetry": {
+            name: [one._asdict() for one in told] if isinstance(told, tuple) else told
+            for name, told in telemetry._asdict().items()
+        },
         "findings": [finding._asdict() for finding in found],
     }
     return json.dumps(report, indent=2, ensure_ascii=False)

@@ -75,7 +75,7 @@ def test_sensors_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "\0", "n/a", "48.5", "1e5", "0x10", "9" * 4000, "999999999", "-300000", "١٢", "--1"]
+    "text", ["", "\n", "\0", "n/a", "48.5", "1e5", "0x10", "9" * 4000, "9" * 20, "-300000", "١٢", "--1"]
 )
 def test_odd_content_is_not_known(tmp_path: Path, text: str) -> None:
     for tree in TREES:
