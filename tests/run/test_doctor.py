@@ -14,6 +14,7 @@ import pytest
 from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
+from edge_runtime.device.telemetry import read_telemetry
 from edge_runtime.engine import session as engine
 from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.links.serial_port import LinkAbsent, PortState
@@ -26,7 +27,7 @@ from edge_runtime.run.findings import Finding
 from edge_runtime.sources import child_process
 from edge_runtime.spec.device_profile import ProviderChoice
 from edge_runtime.spec.manifest import parse
-from tests.device import trees
+from tests.device import sensors, trees
 
 BUNDLES = data_folder("bundles")
 CONFIG = """\
@@ -67,7 +68,8 @@ def named(found: list[Finding], subject: str) -> Finding:
 
 
 def test_a_good_machine_and_file(machine: Machine, config: Path) -> None:
-    found = examine(replace(machine, glibc="2.36"), config)
+    told = read_telemetry(sensors.orin(config.parent / "sensors"), lambda: 0)
+    found = examine(replace(machine, glibc="2.36"), config, told)
     assert {one.subject for one in found if one.status != "ok"} == {"source of line frost"}, (
         "standard input tells nothing"
     )
