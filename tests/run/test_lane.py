@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edge_runtime.run import serve
 from edge_runtime.run.boot import boot
 from edge_runtime.run.config import load_config
 from edge_runtime.run.lane import Lane
@@ -160,6 +161,24 @@ def test_a_machine_that_is_slowed_down_flags_what_is_live_and_no_played_file(lan
     lane.line.run()
     found = ["throttled" in flag_names(one.flags) for one in lane.line.take_answers()]
     assert found == [False, True, True, False]
+
+
+def test_what_stands_still_is_probed_at_once_and_then_not_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    service: Any = object.__new__(Service)
+    now, probed = [1], list[int]()
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic_ns=lambda: now[0]))
+    live = SimpleNamespace(is_suspect=False, probe=lambda: probed.append(now[0] // 1_000_000_000) or "")  # type: ignore[func-returns-value]
+    service._lanes, service._lives, service._loaded = (), (live,), SimpleNamespace(config=SimpleNamespace(probe_s=60))
+    service._probe_ns, service._suspect_ns, service._unusable = 60_000_000_000, 0, 0
+    for second in range(1, 30):
+        now[0], live.is_suspect = second * 1_000_000_000, second >= 5
+        service._prove()
+    assert probed == [5, 15, 25]
+    live.is_suspect = False
+    for second in range(30, 90):
+        now[0] = second * 1_000_000_000
+        service._prove()
+    assert probed == [5, 15, 25, 85], "the schedule goes on from the last one"
 
 
 def test_the_service_looks_at_the_machine_and_says_when_that_changes(
