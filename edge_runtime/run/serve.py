@@ -167,7 +167,8 @@ class Service:
             for line in self._loaded.config.line
         )
         self._discovery = self._make_discovery(models)
-        self._write("OPERATIONAL", "every check passed", ready=True)
+        self._look_at_machine()
+        self._write("OPERATIONAL", self._reason(), ready=True)
         self._notice.ready("serving")
         for lane in self._lanes:
             journal = lane.health().journal
