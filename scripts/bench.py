@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -124,7 +125,7 @@ def _energies() -> list[Energy]:
     for case in make_cases(1):
         model, stored = case.ready.model, case.ready.goldens
         one = stages.feeds_of(model, {name: values[:1] for name, values in stored.tensors.items()})
-        energy = measure_energy(case.name, lambda infer=model.infer, one=one: infer(one), EnergyMeter())
+        energy = measure_energy(case.name, partial(model.infer, one), EnergyMeter())
         found += [energy] if energy is not None else []
     return found
 
@@ -140,7 +141,11 @@ def _print_energy(energies: list[Energy] | None) -> None:
 
 
 def _energy_dict(energies: list[Energy] | None) -> list[dict[str, Any]] | None:
-    return energies and [one._asdict() | {"gross_mj": one.gross_mj, "net_mj": one.net_mj} for one in energies]
+    return (
+        None
+        if energies is None
+        else [one._asdict() | {"gross_mj": one.gross_mj, "net_mj": one.net_mj} for one in energies]
+    )
 
 
 def _measure(case: Case, chunk: int, rounds: int) -> Result:

@@ -51,13 +51,13 @@ def measure_energy(
     busy = _span(meter, mono_ns, lambda: _for_a_step(infer, mono_ns))
     if idle is None or busy is None:
         return None
-    return Energy(case, meter.source, busy.count, idle.joules / idle.seconds, busy.joules / busy.seconds, busy.seconds)
+    return Energy(case, meter.source, busy.calls, idle.joules / idle.seconds, busy.joules / busy.seconds, busy.seconds)
 
 
 class _Span(NamedTuple):
     joules: float
     seconds: float
-    count: int
+    calls: int
 
 
 def _span(meter: EnergyMeter, mono_ns: Callable[[], int], step: Callable[[], int | None]) -> _Span | None:
