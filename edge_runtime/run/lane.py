@@ -14,6 +14,7 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
+from edge_runtime.flow.gathering import gather_ns
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
@@ -101,6 +102,7 @@ class Lane:
             link=link,
             files=state / f"{config.name}.files",
             trace=trace,
+            gather_ns=gather_ns(manifest, timed_by_arrival=config.decode.time is None),
         )
         self._ages = self.source.live and not event_time
         channels = manifest.channels

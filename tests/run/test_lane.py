@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edge_runtime.run import lane as lane_module
 from edge_runtime.run import serve
 from edge_runtime.run.boot import boot
 from edge_runtime.run.config import load_config
@@ -16,7 +17,7 @@ from edge_runtime.run.serve import Service
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
-from edge_runtime.sources.port import Chunk
+from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile, Publish
@@ -259,3 +260,26 @@ def test_half_a_line_before_a_stream_that_begins_anew_is_counted(lane: Lane) -> 
 def test_lost_bytes_cost_a_line_that_is_counted_too(lane: Lane) -> None:
     lane._feed(Chunk(b"9.5\n", 0, 0, 4, lost_before=100))
     assert lane.line.ledger.samples_dropped["joined_midway"] == 1
+
+
+def test_a_source_is_told_how_long_the_contract_lets_its_bytes_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    told: list[int] = []
+
+    def gather_ns(_manifest: object, *, timed_by_arrival: bool) -> int:
+        asked.append(timed_by_arrival)
+        return 5
+
+    def make_source(*given: Any, gather_ns: int, **more: Any) -> Source:
+        told.append(gather_ns)
+        return source(*given, **more)
+
+    source = lane_module.make_source
+    monkeypatch.setattr(lane_module, "gather_ns", gather_ns)
+    monkeypatch.setattr(lane_module, "make_source", make_source)
+    decode = load_config(ROOT / "examples/frost/device.toml").config.line[0].decode
+    _lane(tmp_path / "own").stop()
+    _lane(tmp_path / "arrival", decode=decode.model_copy(update={"time": None})).stop()
+    assert (asked, told) == ([False, True], [5, 5])
