@@ -393,6 +393,11 @@ class Lane:
             # is set back it cannot follow: every sample would be older than the one before, until the hour was made up.
             self._offset_ns = max(self._offset_ns, self._wall_ns() - self._mono_ns())
 
+    def judge_by_machine(self, *, throttled: bool) -> None:
+        """Flag the answers of a live source from now on, or no longer: a played file is of another time."""
+        if self._ages:
+            self.line.judge_by_machine(throttled=throttled)
+
     def _take(self) -> list[Chunk]:
         return [] if self._is_full else self.source.take()
 
