@@ -20,6 +20,8 @@ from edge_runtime.author.mutate_model import prepared_constants
 from edge_runtime.author.mutate_subject import Mutant, Subject
 from edge_runtime.spec.manifest import encode as encode_manifest
 
+OTHER_PROVIDER = "OpenVINOExecutionProvider"
+"""The one whose place the miscomputing one takes."""
 Stage = Literal["preprocessing", "model", "postprocessing"]
 Made = Callable[[], dict[str, bytes]]
 Change = Callable[[ModelProto], None]
@@ -111,8 +113,9 @@ def _constant_place(subject: Subject, first: str, rest: str) -> Where | None:
     for model_input in subject.manifest.inputs:
         if model_input.tensor == first:
             names = [channel.name for channel in model_input.channels]
-            own = step in ("standardize", "min_max", "clip") and len(names) > 1 and place is not None
-            words = (f"channel {names[int(place)]}",) if own and len(names) == model_input.width else ()
+            constants = model_input.steps[int(number) - 1].model_dump().values()
+            own = place is not None and [len(one) for one in constants if isinstance(one, tuple)] == [len(names)] * 2
+            words = (f"channel {names[int(place)]}",) if own and len(names) > 1 else ()
             return "preprocessing", f"input {first}, step {number} ({step})", words
     output = next(one for one in subject.manifest.outputs if one.name == first)
     if any(flag.name == step for flag in output.flags):
@@ -222,7 +225,9 @@ _OTHERWISE = {"Tanh": "Sigmoid", "Relu": "Abs", "Add": "Sub", "ArgMax": "ArgMin"
 
 
 def _of_providers(subject: Subject) -> Iterator[Fault]:
-    """A provider whose kernel of one operator is wrong, from one node on."""
+    """A provider whose kernel of one operator is wrong, from one node on; where the bundle is for that provider at all."""
+    if OTHER_PROVIDER not in subject.variant.tolerances:
+        return
     model = _model(subject)
     live = {value.name for value in model.graph.input}
     for at, node in enumerate(model.graph.node):

@@ -21,11 +21,10 @@ from edge_runtime.spec.manifest import encode, parse
 from edge_runtime.spec.providers import CPU
 from edge_runtime.spec.report_file import ReportFile
 from tests.author import mutate_bundles
-from tests.author.bisect_faults import Change, Fault, Stage, faults
+from tests.author.bisect_faults import OTHER_PROVIDER, Change, Fault, Stage, faults
 from tests.rig.bundles import ROOT, files_of, write_with
 
-_OTHER = "OpenVINOExecutionProvider"
-_PROFILE = """
+_PROFILE = f"""
 schema = "edge-runtime/profile/1"
 name = "other"
 description = "a provider that stands in for another's"
@@ -33,7 +32,7 @@ architectures = ["x86_64", "aarch64"]
 intra_threads = 1
 onnxruntime = "the tests"
 [[providers]]
-name = "OpenVINOExecutionProvider"
+name = "{OTHER_PROVIDER}"
 """
 _STAGE_OF = {
     "preprocessing": "one of three, preprocessing", "model": "two of three, the model",
@@ -65,7 +64,9 @@ def trial(seed: int, of_each_stage: int, folder: Path, told: Callable[[], str]) 
     found, random_ = Trial(), random.Random(seed)
     pools = {path: list(faults(open_subject(files_of(path)))) for path in _bundles(folder)}
     for path in pools:
-        assert main(["selftest", "--bundle", str(path)]) == 0, f"{path} is refused without any fault"
+        assert main(["selftest", "--bundle", str(path), "--tier", "required"]) == 0, (
+            f"{path} is refused without any fault"
+        )
     for stage in get_args(Stage):
         drawn = _drawn(pools, stage, random_)
         wanted = found.count + of_each_stage
