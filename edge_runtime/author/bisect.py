@@ -126,6 +126,21 @@ def _place(suspect: Subject, theirs: Variant, reference: Subject, variant: Varia
     return None if after is None else Place("postprocessing", after, variant.name)
 
 
+def first_in_a_batch(found: Subject) -> Place | None:
+    """The first node whose rows depend on the batch they stand in, which takes no reference; None where there is none.
+
+    Raises:
+        BundleError, DeviceError: it cannot be run here.
+
+    """
+    for variant in (one for one in found.manifest.variants if found.runs.provider in one.tolerances):
+        fed, room = _fed(found.manifest, found.goldens(variant)), Room(variant.tolerances[found.runs.provider])
+        node = first_in_batches(found.side(variant), fed, room)
+        if node is not None:
+            return Place("model", node, variant.name)
+    return None
+
+
 def first_broken(found: Subject) -> tuple[Variant, Difference] | None:
     """The first stage of a bundle's first variant for the provider that leaves its own goldens here; None where all hold.
 
@@ -155,10 +170,11 @@ def _node(
     refuses = partial(_refuses, goldens=goldens, tolerance=tolerance, variant=variant)
     one, other = suspect.side(theirs), reference.side(variant)
     same = suspect.runs == reference.runs and one.model == other.model
-    found = (
-        None if same or not _is_off(suspect, theirs, variant, goldens) else first_node(one, other, fed, room, refuses)
-    )
-    return found or first_in_batches(one, fed, Room(tolerance))
+    if not same and _is_off(suspect, theirs, variant, goldens):
+        found = first_node(one, other, fed, room, refuses)
+        if found is not None:
+            return found
+    return first_in_batches(one, fed, Room(tolerance))
 
 
 def _is_off(suspect: Subject, theirs: Variant, variant: Variant, goldens: Goldens) -> bool:

@@ -47,14 +47,18 @@ def further(boot: BootFile, args: Namespace) -> Iterator[str]:
 
 
 def _looked_for(boot: BootFile, path: Path, args: Namespace) -> Iterator[str]:
-    from edge_runtime.author.bisect import Runs, first_broken, subject  # noqa: PLC0415 -- onnx, where there is a failure
+    from edge_runtime.author.bisect import (  # noqa: PLC0415 -- onnx, where there is a failure
+        first_broken,
+        first_in_a_batch,
+        subject,
+    )
     from edge_runtime.spec.providers import CPU  # noqa: PLC0415
 
     bundle = _bundle(path)
     is_tested = boot.bundle.digest == bundle.digest
     if not is_tested:
-        tested = (boot.bundle.digest or "none")[:_DIGITS]
-        yield f"  beware       {path} is not what was tested: digest {bundle.digest[:_DIGITS]}, tested {tested}"
+        digest = (boot.bundle.digest or "none")[:_DIGITS]
+        yield f"  beware       {path} is not what was tested: digest {bundle.digest[:_DIGITS]}, tested {digest}"
         if args.against is None:
             yield _line(
                 f"not looked for: copy {boot.bundle.path} from the device, and give it as --bundle, this as --against"
@@ -65,7 +69,12 @@ def _looked_for(boot: BootFile, path: Path, args: Namespace) -> Iterator[str]:
         delivered = _bundle(Path(args.against)) if args.against else bundle
         yield from _compared(bundle, delivered, runs)
         return
-    broken = first_broken(subject(bundle, Runs()))
+    tested = subject(bundle)
+    place = first_in_a_batch(tested)
+    if place is not None:
+        yield from _told(place)
+        return
+    broken = first_broken(tested)
     if broken is None:
         yield _line("none here: these very bytes pass their goldens on this machine, so the fault is in that one: its")
         yield _more("onnxruntime, libraries, processor or memory; compare the environments of the two reports")
@@ -101,7 +110,7 @@ def _told(place: "Place") -> Iterator[str]:
     kind = getattr(found, "operator", None) or getattr(found, "kind", "")
     yield _line(f"stage {_WHERE[place.stage]}: {found.name} ({kind})")
     if found.differs:
-        yield _more(f"another than in the reference: {'; '.join(found.differs)}")
+        yield _more(f"what differs: {'; '.join(found.differs)}")
     agree = getattr(found, "agree", None)
     before = "" if agree is None else f"; {agree} outputs before it agree"
     fused = ", with what onnxruntime fuses it with" if getattr(found, "is_fused", False) else ""

@@ -120,7 +120,8 @@ def first_in_batches(side: Side, fed: Fed, room: Room) -> FoundNode | None:
                 continue
             off = _off(found, np.concatenate(singles), room, graph.step(name))
             if off is not None:
-                return _found(name, (graph, graph), off, at)
+                apart = ("its rows depend on the batch they stand in",)
+                return _found(name, (graph, graph), off, at)._replace(differs=apart)
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from edge_runtime import cli
 from edge_runtime.author.bisect_command import main
@@ -47,7 +47,7 @@ def test_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for given in ({"bundle": wrong, "against": DEWPOINT}, {"report": report, "bundle": wrong, "against": DEWPOINT}):
         told = _told(capsys, **given)
         assert "  first wrong  stage two of three, the model: node_linear_1 (Gemm)\n" in told
-        assert "another than in the reference: constant 2.bias\n" in told
+        assert "what differs: constant 2.bias\n" in told
         assert "; 2 outputs before it agree\n" in told
         assert f"  compared     with {DEWPOINT} on CPUExecutionProvider, itself on CPUExecutionProvider" in told
         assert "beware" not in told
@@ -74,6 +74,23 @@ def test_a_bundle_that_is_wrong_here_too_and_nothing_to_hold_it_against(
     told = _told(capsys, bundle=_wrong(tmp_path / "b"))
     assert "first wrong  not looked for: it fails here as well (cpu_float32: " in told
     assert "give --against, the bundle that was delivered" in told
+
+
+def test_rows_that_depend_on_their_batch_need_no_other_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.load_model_from_string((DEWPOINT / "model_float32.onnx").read_bytes())
+    mean = helper.make_node("ReduceMean", ["tanh"], ["mean"], name="mean", keepdims=1)
+    less = helper.make_node("Sub", ["tanh", "mean"], ["less"], name="less")
+    model.graph.node[2].input[0] = "less"
+    nodes = [*model.graph.node[:2], mean, less, model.graph.node[2]]
+    kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    bundle = write_with(DEWPOINT, tmp_path / "b", {"model_float32.onnx": model.SerializeToString()})
+    told = _told(capsys, bundle=bundle)
+    assert "  first wrong  stage two of three, the model: less (Sub)\n" in told
+    assert "its rows depend on the batch they stand in" in told
 
 
 @pytest.mark.parametrize("against", [None, FROST])

@@ -16,6 +16,7 @@ from edge_runtime.spec.variant import Tolerance
 from tests.author.mutate_bundles import onnx_model
 
 FED = Fed({"x": np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)}, (1, 4), {})
+SAME = Room(None)
 FLOAT = Room(Tolerance(kind="float", rtol=1e-5, atol=1e-5, evidence="a test"))
 WEIGHTS = {
     "w1": np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32),
@@ -34,9 +35,7 @@ def model(
     return onnx_model(made, {"x": (4,)}, {"y": (2,)}, weights)
 
 
-def found(
-    suspect: bytes, *, open_: Callable[[bytes], Infer] = open_session, room: Room = Room(None)
-) -> FoundNode | None:
+def found(suspect: bytes, *, open_: Callable[[bytes], Infer] = open_session, room: Room = SAME) -> FoundNode | None:
     return first_node(Side(suspect, open_), Side(model(), open_session), FED, room, lambda _: True)
 
 
@@ -137,7 +136,7 @@ def test_rows_that_depend_on_their_batch() -> None:
     nodes = (*NODES[:3], ("ReduceMean", ["kept"], ["mean"]), ("Sub", ["kept", "mean"], ["even"]),
              ("MatMul", ["even", "w2"], ["y"]))  # fmt: skip
     one = first_in_batches(Side(model(nodes=nodes), open_session), FED, FLOAT)
-    assert named(one) == ("n_even", "Sub", ())
+    assert named(one) == ("n_even", "Sub", ("its rows depend on the batch they stand in",))
     assert first_in_batches(Side(model(), open_session), FED, FLOAT) is None
 
 
