@@ -40,8 +40,8 @@ STAGES: Final[Mapping[str, str]] = {
 
 _GOLDEN: Final = ("golden_tensor", "golden_output", "golden_answer")
 FOLLOWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "golden_batches": _GOLDEN, "negative_goldens": ("golden_tensor", "bindings"), "golden_output": ("placement",),
-    "latency": ("placement",), "memory_limit": ("headroom",),
+    "golden_tensor": ("golden_output",), "golden_batches": _GOLDEN, "negative_goldens": ("golden_tensor", "bindings"),
+    "golden_output": ("placement",), "latency": ("placement",), "memory_limit": ("headroom",),
 }  # fmt: skip
 """By check the earlier ones whose failure it shares."""
 
