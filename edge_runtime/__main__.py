@@ -17,6 +17,8 @@ _PLUGINS = "pydantic.plugin._loader"
 # Python then takes its own: SHA-256 at 300 MB/s where OpenSSL's has 1300, and 3.5 MB less for as long as we serve.
 _OPENSSL_HASHES = "_hashlib"
 _INTERRUPTED = 130
+# As engine.isolate starts one; no command, so that the help does not name it.
+_ISOLATED = "isolated-session"
 
 
 def main() -> int:
@@ -24,6 +26,10 @@ def main() -> int:
     try:
         for name, value in _BEFORE_NATIVE_LIBRARIES.items():
             os.environ.setdefault(name, value)
+        if sys.argv[1:2] == [_ISOLATED]:
+            from edge_runtime.engine.isolated import main as serve_one_session  # noqa: PLC0415 -- it is all that this is
+
+            return serve_one_session(sys.argv[2:])
         if os.environ["PYDANTIC_DISABLE_PLUGINS"] == "__all__":
             sys.modules.setdefault(_PLUGINS, _NoPlugins(_PLUGINS))
         sys.modules.setdefault(_OPENSSL_HASHES, None)  # type: ignore[arg-type] # as the import system spells "not there"

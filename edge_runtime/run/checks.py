@@ -5,7 +5,8 @@ input, never its comparison, so that the comparison is what must notice.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -30,6 +31,7 @@ from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resol
 from edge_runtime.spec.variant import Variant
 
 if TYPE_CHECKING:
+    from edge_runtime.engine.isolate import IsolatedSession
     from edge_runtime.run.boot import Setting
 
 _BUILD_AGAIN = "have the author build the bundle again"
@@ -47,8 +49,8 @@ class NotChecked(Exception):
 class Sessions(NamedTuple):
     """The model's session, and that of the author's own preprocessing where the bundle has one."""
 
-    model: engine.Session
-    prepare: engine.Session | None
+    model: "engine.Session | IsolatedSession"
+    prepare: "engine.Session | IsolatedSession | None"
 
 
 class Conversions(NamedTuple):
@@ -200,7 +202,8 @@ def provider(
     """The session that will serve is created on the provider, from the very bytes that were hashed."""
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
     precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
-    session = engine.open_session(
+    opened = _opener(setting.profile)
+    session = opened(
         bundle.files[variant.model],
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
         provider_options=choice.options,
@@ -214,17 +217,27 @@ def provider(
     if outputs != list(variant.model_outputs):
         _unfit("the model's outputs", ", ".join(outputs), ", ".join(variant.model_outputs))
     kernels = ", with x64quantprecision" if precise else ""
+    apart = ", in a process of its own" if setting.profile.isolation else ""
     prepare = None
     if found.preprocess_onnx is not None:
-        prepare = engine.open_session(bundle.files[found.preprocess_onnx.model], threads=setting.profile.intra_threads)
+        prepare = opened(bundle.files[found.preprocess_onnx.model], threads=setting.profile.intra_threads)
         made = sorted(name for name, _, _ in prepare.outputs)
         if made != sorted(one.tensor for one in found.inputs):
             _unfit("preprocess.onnx, outputs", ", ".join(made), "the model's inputs by name")
     return (
         Sessions(session, prepare),
-        f"{choice.name}{_told(choice.options)}, {setting.profile.intra_threads} thread{kernels}",
+        f"{choice.name}{_told(choice.options)}, {setting.profile.intra_threads} thread{kernels}{apart}",
         f"profile {setting.profile.name}",
     )
+
+
+def _opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSession]":
+    """What opens a session where the profile wants it."""
+    if profile.isolation is None:
+        return engine.open_session
+    from edge_runtime.engine.isolate import open_isolated  # noqa: PLC0415 -- for the profiles that ask for it
+
+    return partial(open_isolated, **profile.isolation.model_dump())
 
 
 def _told(options: Mapping[str, str]) -> str:
@@ -253,7 +266,7 @@ def provider_choice(
     return True, served, wanted
 
 
-def _same_inputs(session: engine.Session, found: Manifest) -> None:
+def _same_inputs(session: "engine.Session | IsolatedSession", found: Manifest) -> None:
     """Hold the tensors the model takes against those the manifest feeds, whatever their order and dimension names."""
     stated = {one.tensor: (_sizes(one.shape), one.dtype) for one in found.inputs}
     for state in found.state:

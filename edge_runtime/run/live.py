@@ -12,6 +12,7 @@ from edge_runtime.errors import BundleError, DeviceError, EdgeRuntimeError
 from edge_runtime.run import comparison
 from edge_runtime.run import goldens as stages
 from edge_runtime.run.boot import Booted, ReadyModel
+from edge_runtime.run.memory_checks import resident_mb
 from edge_runtime.run.standstill import Standstill
 from edge_runtime.spec.report import Report
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 PROBE_CASES: Final = 2
 """How many goldens go through at a time, in turn: some milliseconds with a window of 24."""
+_MB_PER_MIB: Final = 2**20 / 1e6
 
 
 class Quarantined(DeviceError):
@@ -68,7 +70,12 @@ class Live:
         return self._rebuilt
 
     def probe(self) -> str:
-        """Take the next goldens from raw values to answers, through streams of their own: why that fails, or nothing."""
+        """Take the next goldens from raw values to answers, through streams of their own: why that fails, or nothing.
+
+        Raises:
+            DeviceError: a call failed, or this process has outgrown its profile. No answer was wrong in either case.
+
+        """
         model, stored = self._ready.model, self._ready.goldens
         rows = (np.arange(PROBE_CASES) + self._next) % len(stored)
         self._next = int(rows[-1]) + 1
@@ -80,12 +87,15 @@ class Live:
             difference = comparison.compare_whole(
                 found.outputs, answers, cases, model.manifest, model.variant, tolerance
             )  # fmt: skip
+        except DeviceError:
+            raise
         except EdgeRuntimeError as error:
             return str(error)
         except Exception as fault:  # noqa: BLE001 -- a probe that breaks, as by a tensor of another shape, is not passed
             return " ".join(f"golden probe: it broke with {type(fault).__name__}: {fault}".split())[:300]
         if not difference.holds:
             return f"golden probe: found {difference.measured}; expected {difference.limit}"
+        _refuse_growth(self._ready.profile.memory_mb)
         self._standstill.proven()
         return ""
 
@@ -143,6 +153,16 @@ class Live:
                 todo="restart, so that the bundle that is there now is tested",
             )  # fmt: skip
         return prepare(feeds)
+
+
+def _refuse_growth(limit_mib: int | None) -> None:
+    """A provider that loses memory ends this process at a moment that nobody has chosen: rather now."""
+    used, limit = resident_mb(), (limit_mib or 0) * _MB_PER_MIB
+    if limit_mib is not None and used is not None and used > limit:
+        raise DeviceError(
+            subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:.0f} MB",
+            todo="raise memory_mb in the profile if the lines need more; else the provider loses memory: update it",
+        )  # fmt: skip
 
 
 def _of(stored: Goldens, rows: NDArray[np.int64]) -> Goldens:

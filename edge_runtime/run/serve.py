@@ -267,7 +267,13 @@ class Service:
         self._probe_ns, self._unusable = now_ns + round(self._loaded.config.probe_s * 1e9), unusable
         for live in self._lives:
             lanes = [lane for lane in self._lanes if lane.serves(live)]
-            why = live.probe()
+            try:
+                why = live.probe()
+            except DeviceError as failure:  # as one in a line: it has given no wrong answer, so that none is withdrawn
+                _say(f"golden probe: {failure}")
+                self._write("QUARANTINED", str(failure), ready=False)
+                live.rebuild(str(failure))
+                continue
             if why:
                 withdrawn = sum(lane.distrust(why) for lane in lanes)
                 _say(f"{why}; publishing stops, {withdrawn} answers that had not gone out are withdrawn")

@@ -9,6 +9,9 @@ from edge_runtime.spec.providers import CACHE_KEYS, CACHES, CPU, PROVIDERS
 
 PROFILE_SCHEMA: Literal["edge-runtime/profile/1"] = "edge-runtime/profile/1"
 
+MIN_ISOLATED_MB = 128
+"""Python, numpy and onnxruntime alone take 68 MiB of what is limited; below 64 they crash instead of saying so."""
+
 Architecture = Literal["x86_64", "aarch64"]
 IsaFeature = Literal[
     "sse4_1", "avx2", "avx512f", "avx512_vnni", "avx_vnni", "asimddp", "i8mm", "sve", "sme"
@@ -53,6 +56,16 @@ class ProviderChoice(BaseModel):
         return self
 
 
+class Isolation(BaseModel):
+    """Limits of the process of its own that a session is to have; there is one process for each session."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    memory_mb: int = Field(ge=MIN_ISOLATED_MB, description="MiB it may have; beyond that it is ended.")
+    timeout_s: FiniteFloat = Field(gt=0, le=3600, description="What one inference may take before it is ended.")
+    start_s: FiniteFloat = Field(default=60.0, gt=0, le=3600, description="What it may take to make the session.")
+
+
 class DeviceProfile(BaseModel):
     """A kind of machine: what it must have, which providers serve on it and in which order, what they may cost."""
 
@@ -78,6 +91,9 @@ class DeviceProfile(BaseModel):
     memory_mb: int | None = Field(default=None, ge=1, description="MiB the process may have; absent: not checked.")
     latency_p99_ms: FiniteFloat | None = Field(
         default=None, gt=0, description="What one inference may take; absent: only the bundle's own need counts."
+    )
+    isolation: Isolation | None = Field(
+        default=None, description="A process of its own for each session; absent: in the process that serves."
     )
     onnxruntime: str = Field(min_length=1, description="Where the right onnxruntime comes from, for a person.")
 

@@ -1,6 +1,8 @@
 """A provider that turns bad while it serves: seen by the next probe, nothing of it published after that, no sample lost."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -10,26 +12,46 @@ import pytest
 from tests.proof.mqtt_lines import HEAD, KINDS, broker_text, line_text
 from tests.proof.station import answers, call
 from tests.proof.test_mqtt_kill import meaning
+from tests.rig import failing_provider
 from tests.rig.broker import Broker
 from tests.rig.mqtt_client import Client
 from tests.rig.program import PATIENCE_S, environment
 
-LAUNCHER = "tests.rig.failing_provider"
 SAMPLES = 120
 CALLS = 40
+IN_PROCESS = """schema = "edge-runtime/profile/1"
+name = "own"
+description = "this machine"
+inherits = "generic_x86"
+"""
+IN_CHILD = f"""{IN_PROCESS}[isolation]
+memory_mb = 256
+timeout_s = 5.0
+"""
+TOLD = {
+    "raise": "an illegal memory access was encountered",
+    "crash": "found an end by SIGSEGV",
+    "hang": "found no answer within 5 s",
+    "leak": "MemoryError, with ",
+}
+"""What is said of a failure in a process of its own that gives no wrong answer."""
 
 
 class Site:
     """A broker, a client of it, and the program with a provider that fails, in one folder."""
 
-    def __init__(self, folder, broker, client, kind, *, probe_s=1):
+    def __init__(self, folder, broker, client, kind, profile="", *, probe_s=1):
         self.folder, self.broker, self.client, self.kind = folder, broker, client, kind
         table = broker_text(broker.port, "auto", ahead=KINDS[kind].ahead)
-        (folder / "device.toml").write_text(f"{HEAD}probe_s = {probe_s}\n{table}{line_text(kind)}")
+        head = f"{HEAD}probe_s = {probe_s}\n"
+        if profile:
+            (folder / "own.toml").write_text(profile)
+            head += 'profile = "own.toml"\n'
+        (folder / "device.toml").write_text(f"{head}{table}{line_text(kind)}")
         self.sent = []
 
     def start(self, *bad, exit_on_refusal=False):
-        words = [sys.executable, "-m", LAUNCHER, *bad] if bad else [sys.executable, "-m", "edge_runtime"]
+        words = [sys.executable, "-m", failing_provider.MODULE, *bad] if bad else [sys.executable, "-m", "edge_runtime"]
         words += ["run", "--config", "device.toml"] + (["--exit-on-refusal"] if exit_on_refusal else [])
         return subprocess.Popen(
             words, cwd=self.folder, env=environment(self.folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -57,14 +79,24 @@ class Site:
         found = [json.loads(path.read_bytes()) for path in (self.folder / "run").rglob("status.json")]
         return found[0] if found else {"state": "none", "lines": []}
 
+    def until_all_came(self):
+        """What the broker has taken so far has reached the client, in order."""
+        self.client.publish("out/mark", b"x")
+        self.client.until(lambda: self.client.payloads("out/mark"), "the mark")
+
     def until_subscribed(self):
         self.client.until(lambda: ", MQTT 5" in json.dumps(self.status()), "a connection")
 
 
 @pytest.fixture
-def site(tmp_path, kind):
+def profile():
+    return ""
+
+
+@pytest.fixture
+def site(tmp_path, kind, profile):
     with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/#") as client:
-        yield Site(tmp_path, broker, client, kind)
+        yield Site(tmp_path, broker, client, kind, profile)
 
 
 def said(program):
@@ -79,15 +111,21 @@ def right(found, expected):
 
 
 @pytest.mark.parametrize(
-    ("kind", "what"),
+    ("kind", "what", "profile"),
     [
-        ("stateless", "garbage"),
-        ("stateless", "nan"),
-        ("windowed", "garbage"),
-        ("windowed", "raise"),
-        ("stateful", "raise"),
-        ("stateful", "nan"),
-        ("stateful", "garbage"),
+        ("stateless", "garbage", ""),
+        ("stateless", "nan", ""),
+        ("windowed", "garbage", ""),
+        ("windowed", "raise", ""),
+        ("stateful", "raise", ""),
+        ("stateful", "nan", ""),
+        ("stateful", "garbage", ""),
+        ("windowed", "garbage", IN_CHILD),
+        ("stateless", "nan", IN_CHILD),
+        ("stateful", "raise", IN_CHILD),
+        ("windowed", "crash", IN_CHILD),
+        ("stateful", "hang", IN_CHILD),
+        ("windowed", "leak", IN_CHILD),
     ],
 )
 def test_a_session_is_made_anew_once_and_goes_on(site, what):
@@ -108,12 +146,14 @@ def test_a_session_is_made_anew_once_and_goes_on(site, what):
     assert book["adds_up"]
     found = site.answers()
     # What was published before the probe saw it may be wrong; nothing behind it is.
-    begins_anew = site.kind == "stateful" and what != "raise"
+    begins_anew = site.kind == "stateful" and what not in TOLD
     assert begins_anew or all(right(found[bad:], last))
     assert {one["id"] for one in found[bad:]} >= set(list(last)[-SAMPLES:])
-    if what == "raise":
+    if what in TOLD:
         assert set(last) == {one["id"] for one in found}
         assert all(right(found, last))
+        assert TOLD[what] in told
+        assert told.count("the session was made anew") == 1
     if what == "nan" and not begins_anew:
         assert all(right(found, last))
 
@@ -144,7 +184,16 @@ def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(t
 
 
 @pytest.mark.parametrize(
-    ("kind", "what"), [("stateless", "raise"), ("windowed", "garbage"), ("windowed", "raise"), ("stateful", "raise")]
+    ("kind", "what", "profile"),
+    [
+        ("stateless", "raise", ""),
+        ("windowed", "garbage", ""),
+        ("windowed", "raise", ""),
+        ("stateful", "raise", ""),
+        ("stateful", "crash", IN_CHILD),
+        ("stateless", "hang", IN_CHILD),
+        ("stateful", "leak", IN_CHILD),
+    ],
 )
 def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what):
     program = site.start(what, str(CALLS), "always", exit_on_refusal=True)
@@ -159,7 +208,9 @@ def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what
         told = said(program)
     assert program.returncode == 69, told
     assert "it was made anew once already" in told
+    site_said = told
     assert site.status()["state"] == "ERROR"
+    site.until_all_came()
     published = len(site.answers())
     whole = site.start()
     try:
@@ -176,9 +227,58 @@ def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what
     samples = book["counts"]["samples"]
     if site.kind == "windowed":
         assert (samples["accepted"], samples["rejected"]) == (len(site.sent), {})
-    if what == "raise":
+    if what in TOLD:
+        assert TOLD[what] in site_said
         assert {one["id"] for one in found} == set(expected)
         assert all(right(found, expected))
+
+
+@pytest.mark.parametrize(("kind", "profile"), [("windowed", f"{IN_PROCESS}memory_mb = 300\n")])
+def test_a_session_that_loses_memory_is_seen_by_the_probe_and_no_sample_is_lost(site):
+    """In process nobody gives it back: the session that is made anew lives in the same memory."""
+    program = site.start("leak", str(CALLS), "always", exit_on_refusal=True)
+    try:
+        site.until_subscribed()
+        deadline = time.monotonic() + PATIENCE_S
+        while program.poll() is None and time.monotonic() < deadline:
+            site.send(20)
+            time.sleep(0.1)
+    finally:
+        told = said(program)
+    assert program.returncode == 69, told
+    assert re.search(r"golden probe: memory of this process: found \d+ MB; expected at most 315 MB", told)
+    assert site.status()["state"] == "ERROR"
+    nothing_is_lost(site)
+
+
+@pytest.mark.parametrize("kind", ["windowed", "stateful"])
+def test_a_session_that_crashes_ends_the_process_and_no_sample_is_lost(site):
+    """What a supervisor then does is start it again."""
+    program = site.start("crash", str(CALLS), "always")
+    try:
+        site.until_subscribed()
+        site.send(SAMPLES)
+        program.wait(PATIENCE_S)
+    finally:
+        said(program)
+    assert program.returncode == -signal.SIGSEGV
+    nothing_is_lost(site)
+
+
+def nothing_is_lost(site):
+    """Start the program again, with a provider that is whole: every sample that was sent is answered, and rightly."""
+    whole = site.start()
+    try:
+        site.until_subscribed()
+        site.send(1)
+        expected = site.expected()
+        site.client.until(lambda: {one["id"] for one in site.answers()} == set(expected), "every answer")
+    finally:
+        told = said(whole)
+    assert whole.returncode == 0, told
+    assert all(right(site.answers(), expected))
+    book = site.status()["lines"][0]["ledger"]
+    assert (book["adds_up"], book["counts"]["samples"]["rejected"]) == (True, {})
 
 
 @pytest.mark.parametrize("kind", ["windowed"])
