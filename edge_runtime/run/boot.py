@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,13 +23,17 @@ from edge_runtime.spec.report import LEFT_OUT, Check, Report, Tier
 
 _PROOF: Final = object()
 _T = TypeVar("_T")
+QUANT_PRECISION: Final = "quant_precision"
 
-# What `--inject NAME` can corrupt the input of: every check.
+# What `--inject NAME` can corrupt the input of: every check, and the one option of a session that is right or wrong by
+# the processor (withheld, it is `golden_output` that must notice).
 INJECTABLE: Final = (
     "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "provider",
     "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer", "golden_batches",
-    "negative_goldens", "latency", "provider_choice", "memory",
+    "negative_goldens", "latency", "provider_choice", "memory", QUANT_PRECISION,
 )  # fmt: skip
+
+_OF_THE_SESSION: Final = ("golden_output", "golden_batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,8 @@ class _Trial:
         variant = self._check(
             "compatibility", checks.compatibility, manifest, choice.name, setting.profile, setting.machine, version
         )
-        sessions = self._check("provider", checks.provider, bundle, manifest, variant, choice, setting)
+        opened = partial(checks.provider, withheld=self._inject == QUANT_PRECISION)
+        sessions = self._check("provider", opened, bundle, manifest, variant, choice, setting)
         self.facts |= {
             "onnxruntime": version or "none", "provider": choice.name, "profile": setting.profile.name,
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
@@ -190,8 +196,15 @@ class _Trial:
             model = Model(manifest, variant, bundle.digest, sessions.model, sessions.prepare)
         for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
             self._check(name, getattr(golden_checks, name), model, goldens, choice.name)
+        self._say_why(sessions)
         self._check("latency", golden_checks.latency, model, goldens, setting.profile, tier="wanted")
         return model
+
+    def _say_why(self, sessions: checks.Sessions | None) -> None:
+        """Put before the advice on a wrong number what of this processor may be its reason."""
+        for at, check in enumerate(self.checks):
+            if sessions and sessions.saturating and check.id in _OF_THE_SESSION and check.status == "fail":
+                self.checks[at] = replace(check, hint=f"{sessions.saturating}; {check.hint}")
 
     def _check(
         self, name: str, work: Callable[..., tuple[_T, str, str]], *needs: object, tier: Tier = "required"
