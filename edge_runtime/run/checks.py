@@ -136,7 +136,14 @@ def compatibility(
     found: Manifest, provider: str, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
 ) -> tuple[Variant, str, str]:
     """A variant that this onnxruntime, this provider, this profile and this processor can serve."""
-    variant = next((one for one in found.variants if _suits(one, provider, profile, machine)), found.variants[0])
+    names = [one.name for one in found.variants]
+    if profile.variant is not None and profile.variant not in names:
+        raise BundleError(
+            subject=f"profile {profile.name}, variant", found=f"no variant {profile.variant!r}",
+            expected=f"one of {', '.join(names)}", todo="correct `variant` in the profile, or use a bundle that has it",
+        )  # fmt: skip
+    among = [one for one in found.variants if profile.variant in (None, one.name)]
+    variant = next((one for one in among if _suits(one, provider, machine)), among[0])
     max_ir_version, max_opset = engine.newest_taken(runtime)
     ir_version = max_ir_version + 1 if inject else variant.ir_version
     if ir_version > max_ir_version:
@@ -172,11 +179,10 @@ def compatibility(
     )
 
 
-def _suits(variant: Variant, provider: str, profile: DeviceProfile, machine: Machine) -> bool:
-    """Whether a variant is for this provider and processor; the profile may name the one it wants."""
-    named = profile.variant is None or profile.variant == variant.name
+def _suits(variant: Variant, provider: str, machine: Machine) -> bool:
+    """Whether a variant is for this provider and processor."""
     fits = provider in variant.tolerances and misfit(provider, variant) is None
-    return named and fits and set(variant.isa) <= (machine.isa or frozenset())
+    return fits and set(variant.isa) <= (machine.isa or frozenset())
 
 
 def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
