@@ -232,10 +232,11 @@ def provider(
             todo="drill it with such a bundle on such a machine, or under emulation",
         )  # fmt: skip
     precise = precise and not withheld
+    options = provider_options(choice, found, variant)
     session = engine.open_session(
         bundle.files[variant.model],
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
-        provider_options=provider_options(choice, found, variant),
+        provider_options=options,
         library=choice.library,
         device=choice.device,
         elsewhere=choice.allowed_elsewhere > 0,
@@ -257,7 +258,7 @@ def provider(
     library = "" if choice.library is None else f" of {choice.library}, SHA-256 {library_digest(choice.library)}"
     return (
         Sessions(session, prepare, _saturating(variant, choice, setting.machine, precise=precise)),
-        f"{choice.name}{library}{_told(choice.options)}, {setting.profile.intra_threads} thread{kernels}",
+        f"{choice.name}{library}{_told(options)}, {setting.profile.intra_threads} thread{kernels}",
         f"profile {setting.profile.name}",
     )
 
@@ -269,7 +270,9 @@ def _saturating(variant: Variant, choice: ProviderChoice, machine: Machine, *, p
     if not needs_x64_quant_precision(machine, seven_bit_weights=False):
         return ""
     stated = variant.quantization is not None and variant.quantization.seven_bit_weights
-    why = "the manifest says that no weight needs it" if stated else "nothing set it"
+    why = "it is withheld" if variant.precision == "int8" else "the manifest does not say whether its weights need it"
+    if stated:
+        why = "the manifest says that no weight needs it"
     return (
         f"this x86-64 processor has no VNNI and session.x64quantprecision is off ({why}): "
         "its int8 sums saturate where weights have more than 7 bits"
