@@ -92,16 +92,24 @@ def _looked(link: "BrokerLink", turning: "_Turning", lines: list[_Line]) -> Brok
     turning.until(lambda: turning.quiet_ns >= QUIET_NS, LISTEN_NS if lines else 0)
     now_ns = time.time_ns()
     return BrokerLook(
-        found, {one.config.name: _source(one, answers, turning.kept[at], now_ns) for at, one in enumerate(lines)}
+        found,
+        {
+            one.config.name: _source(one, answers, _kept_words(one, turning.kept[at], turning.more[at], now_ns))
+            for at, one in enumerate(lines)
+        },
     )
 
 
 class _Turning:
-    """A link turned until something has happened; what comes is acknowledged at once, and what is retained is kept."""
+    """A link turned until something has happened; what comes is acknowledged at once, and what is retained is counted.
+
+    ``kept`` holds the first few of each inbox by topic, ``more`` how many others came: a broker may retain any number.
+    """
 
     def __init__(self, link: "BrokerLink", wake: Waker, inboxes: list[Inbox]) -> None:
         self.wake = wake
         self.kept: list[dict[str, Message]] = [{} for _ in inboxes]
+        self.more = [0 for _ in inboxes]
         self._link = link
         self._inboxes = inboxes
         self._heard_ns = time.monotonic_ns()
@@ -133,12 +141,15 @@ class _Turning:
                 self.wake.wait(wait_ns / 1e9, (link,))
 
     def _take(self) -> None:
-        for inbox, kept in zip(self._inboxes, self.kept, strict=True):
+        for at, (inbox, kept) in enumerate(zip(self._inboxes, self.kept, strict=True)):
             while len(inbox):
                 message = inbox.take()
                 self._link.acknowledge(message)
                 if message.retained:
-                    kept[message.topic] = message
+                    if len(kept) < _SHOWN or message.topic in kept:
+                        kept[message.topic] = message
+                    else:
+                        self.more[at] += 1
                     self._heard_ns = time.monotonic_ns()
 
 
@@ -162,7 +173,7 @@ def _subject(line: _Line) -> str:
     return f"source of line {line.config.name}"
 
 
-def _source(line: _Line, answers: dict[str, str], kept: dict[str, Message], now_ns: int) -> Finding:
+def _source(line: _Line, answers: dict[str, str], kept: str) -> Finding:
     refused = [f"{pattern!r}: {answers[pattern]}" for pattern in line.source.topics if answers.get(pattern)]
     if refused:
         todo = "give this user the right to read it, at the broker"
@@ -172,17 +183,17 @@ def _source(line: _Line, answers: dict[str, str], kept: dict[str, Message], now_
         text = f"the broker did not answer a subscription to {', '.join(map(repr, silent))}"
         return Finding(_subject(line), "warn", text, "run doctor again")
     topics = ", ".join(map(repr, line.source.topics))
-    return Finding(_subject(line), "ok", f"topics {topics} granted; {_kept_words(line, kept, now_ns)}")
+    return Finding(_subject(line), "ok", f"topics {topics} granted; {kept}")
 
 
-def _kept_words(line: _Line, kept: dict[str, Message], now_ns: int) -> str:
+def _kept_words(line: _Line, kept: dict[str, Message], others: int, now_ns: int) -> str:
     if not kept:
         return "nothing retained waits there"
     age_ns = _ages(line.config, now_ns)
-    told = [f"{quote(topic)} ({age_ns(one)})" for topic, one in list(kept.items())[:_SHOWN]]
-    more = f" and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
+    told = [f"{quote(topic)} ({age_ns(one)})" for topic, one in kept.items()]
+    more = f" and {others} more" if others else ""
     use = "taken once a session" if line.source.retained == "accept" else "which run does not take"
-    return f"{len(kept)} retained: {', '.join(told)}{more}, {use}"
+    return f"{len(kept) + others} retained: {', '.join(told)}{more}, {use}"
 
 
 def _ages(line: LineConfig, now_ns: int) -> Callable[[Message], str]:

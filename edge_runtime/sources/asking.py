@@ -39,7 +39,8 @@ class _Answer(NamedTuple):
 class Wire:
     """An open port whose other end answers, with ``most_bytes`` at most.
 
-    ``heard`` is what came since the last question, ``stray_bytes`` how many came unasked.
+    ``heard`` is what came since the last question, ``stray_bytes`` how many came unasked, ``unheard`` how many questions
+    in a row nothing at all came after.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Wire:
     ) -> None:
         self.heard = b""
         self.stray_bytes = 0
+        self.unheard = 0
         self._link = link
         self._mono_ns = mono_ns
         self._stopping = stopping
@@ -67,7 +69,9 @@ class Wire:
                 self.heard += data
                 found = find(self.heard)
                 if found is not None:
+                    self.unheard = 0
                     return found
+        self.unheard = 0 if self.heard else self.unheard + 1
         return None
 
     def fall_silent(self, quiet_ns: int) -> bool:

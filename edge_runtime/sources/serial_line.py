@@ -22,6 +22,8 @@ FIRST_WAIT_S = 0.1
 IDENTIFY_NS = 2_000_000_000
 """How long the answer to ``identify`` may take: SCPI instruments answer *IDN? at once, but some wake up first."""
 _ANSWER_BYTES = 4096
+MOST_UNHEARD = 5
+"""After so many questions in a row without a word a TCP connection is made anew: its server may have lost its side of it."""
 COUNT_NS = 1_000_000_000
 """How often the errors on the line are counted."""
 
@@ -188,6 +190,8 @@ class SerialLine:
         from edge_runtime.sources.asking import Wire  # noqa: PLC0415 -- for lines whose answers are waited for
 
         wire, ask_ns = Wire(link, self._mono_ns, self._thread.stopping, self._spec.queue_bytes), settled_ns
+        # A serial port is left open: to open it again restarts many a board, and mends nothing that is known.
+        is_tcp = (self._spec.port or "").startswith("socket://")
 
         def turn(now_ns: int) -> None:
             nonlocal ask_ns
@@ -205,6 +209,8 @@ class SerialLine:
                 return
             if not isinstance(got, bytes):
                 self._give_up(got.reason, got.words)
+                if is_tcp and wire.unheard >= MOST_UNHEARD:
+                    raise LinkLost(f"{link.name}: nothing came in answer to {wire.unheard} questions")
                 return
             self._answered += 1
             for at in range(0, len(got), MAX_CHUNK_BYTES):

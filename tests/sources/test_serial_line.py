@@ -1,5 +1,6 @@
 import os
 import threading
+import time
 
 import pytest
 
@@ -22,7 +23,7 @@ class Rig:
         self.clock = HandClock()
         self.wake = threading.Event()
         self.line = SerialLine(
-            spec, wall_ns=self.clock.wall_ns, mono_ns=self.clock.mono_ns, jitter=lambda: 0.1, **options
+            spec, wall_ns=self.clock.wall_ns, jitter=lambda: 0.1, **{"mono_ns": self.clock.mono_ns} | options
         )
         self.chunks = []
         self.line.start(self.wake)
@@ -404,6 +405,25 @@ def test_a_sample_that_did_not_come_is_counted_and_said(device, start):
     rig.until_said("no such device")
     rig.chunks += rig.line.take()
     assert given_up(rig) == [("no_answer", 1)] * 2
+
+
+def test_a_tcp_server_that_says_no_word_is_connected_to_again(start):
+    with TcpDevice() as device:
+        rig = start(
+            SerialSource(port=device.url, poll={"send": "READ?\n", "every_s": 0.1, "timeout_s": 0.2}),
+            mono_ns=time.monotonic_ns,
+        )
+        device.accept()
+        while device.read():  # until it closes its side
+            pass
+        device.hang_up()
+        device.accept()
+        while not rig.data:  # an answer that this test is too slow to give in time is asked for again
+            device.read()
+            device.write(b"+1.5\n")
+            rig.chunks += rig.line.take()
+        assert rig.data == b"+1.5\r\n" * (len(rig.data) // 6)
+        rig.line.stop()
 
 
 def test_a_question_over_tcp(start):
