@@ -138,9 +138,9 @@ def _selftest(folder: Path, bundle: Path, provider: str, options: str = "") -> O
     words = [
         "selftest",
         "--bundle",
-        bundle,
+        str(bundle),
         "--profile",
-        folder / "gpu_check.toml",
+        str(folder / "gpu_check.toml"),
         "--tier",
         "required",
         "--json",
