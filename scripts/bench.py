@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import bench_process
 import numpy as np
 import onnxruntime as ort
+from bench_energy import Energy, measure_energy
 from bench_line import (
     ADDING,
     HAND,
@@ -36,6 +38,9 @@ from bench_line import (
     measure_wholes,
 )
 from bench_stages import STAGES, measure_stages
+
+from edge_runtime.device.energy import EnergyMeter
+from edge_runtime.run import goldens as stages
 
 _WRONG = 70
 _CHUNKS = (1, 64)
@@ -88,15 +93,18 @@ def main() -> int:
     words.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default: %(default)s)")
     words.add_argument("--rows", type=int, default=2000, help="rows a round (default: %(default)s)")
     words.add_argument("--starts", type=int, default=9, help="starts of each process (default: %(default)s)")
-    words.add_argument("--only", choices=("line", "process"), help="leave the other half out")
+    words.add_argument("--only", choices=("line", "process", "energy"), help="leave the others out")
     arguments = words.parse_args()
     results: list[Result] = []
+    energies: list[Energy] | None = None
     starts = memory = None
     try:
-        if arguments.only != "process":
+        if arguments.only in (None, "energy"):
+            energies = _energies()
+        if arguments.only in (None, "line"):
             cases = make_cases(arguments.rows)
             results = [_measure(case, chunk, arguments.rounds) for case in cases for chunk in _CHUNKS]
-        if arguments.only != "line":
+        if arguments.only in (None, "process"):
             starts = bench_process.measure_starts(arguments.starts)
             memory = bench_process.measure_memory()
     except WrongAnswer as wrong:
@@ -104,10 +112,40 @@ def main() -> int:
         return _WRONG
     goals = [*_line_goals(results), *_process_goals(starts, memory)]
     if arguments.json:
-        print(json.dumps(_as_dict(results, starts, memory, goals), indent=2))
+        print(json.dumps(_as_dict(results, starts, memory, goals) | {"energy": _energy_dict(energies)}, indent=2))
     else:
         _print_text(results, starts, memory, goals)
+        _print_energy(energies)
     return 0
+
+
+def _energies() -> list[Energy]:
+    """What an inference of each shipped bundle takes; nothing where this machine measures no power."""
+    found = []
+    for case in make_cases(1):
+        model, stored = case.ready.model, case.ready.goldens
+        one = stages.feeds_of(model, {name: values[:1] for name, values in stored.tensors.items()})
+        energy = measure_energy(case.name, partial(model.infer, one), EnergyMeter())
+        found += [energy] if energy is not None else []
+    return found
+
+
+def _print_energy(energies: list[Energy] | None) -> None:
+    for one in energies or ():
+        print(
+            f"{one.case}: {one.gross_mj:.4g} mJ an inference gross, {one.net_mj:.4g} mJ beyond idling, by {one.source}"
+            f" ({one.busy_watts:.3g} W busy, {one.idle_watts:.3g} W idle, {one.inferences} inferences, nothing between them)"
+        )
+    if energies == []:
+        print("joules an inference: not measured, no rail of this machine is readable (RAPL needs root)")
+
+
+def _energy_dict(energies: list[Energy] | None) -> list[dict[str, Any]] | None:
+    return (
+        None
+        if energies is None
+        else [one._asdict() | {"gross_mj": one.gross_mj, "net_mj": one.net_mj} for one in energies]
+    )
 
 
 def _measure(case: Case, chunk: int, rounds: int) -> Result:

@@ -1,11 +1,12 @@
 """What a serial line costs at 1 kHz with 100 bytes a frame, and while its device is unplugged; it judges goals, not code.
 
-The device is a pty, so nothing is lost and no baud rate holds it back: a process of its own plays it. Exit 70 if an answer
-was missing, else 0.
+The device is a pty, so nothing is lost and no baud rate holds it back: a process of its own plays it. Shares are user and
+system time of the process that reads or serves, nobody else's. Exit 70 if an answer was missing, else 0.
 """
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import signal
@@ -28,15 +29,21 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pydantic import TypeAdapter
 
 from edge_runtime.flow.framing import make_framing
+from edge_runtime.flow.gathering import gather_ns
 from edge_runtime.sources.serial_line import SerialLine
 from edge_runtime.spec.crc import CATALOGUE, crc_function
 from edge_runtime.spec.framing import Framing
+from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.source import SerialSource
 
 ROOT = Path(__file__).parents[1]
 _WRONG = 70
 _HZ, _FRAME_BYTES = 1000, 100
 _WAIT_S = 30.0
+# What the bundle's contract allows an answer, in ms.
+_BUDGET_MS = 50.0
+_BUNDLE = ROOT / "bundles/dewpoint"
+_FILE = '{ kind = "jsonl", path = "answers.jsonl" }'
 _FRAMING: TypeAdapter[Any] = TypeAdapter(Framing)
 _CRC16 = crc_function(CATALOGUE["crc-16/modbus"][0])
 _CRC_TOML = '{ name = "crc-16/modbus", byte_order = "little" }'
@@ -47,12 +54,15 @@ fd, hz, seconds = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
 size = int(sys.argv[4])
 data = sys.stdin.buffer.read()
 frames = [data[at:at + size] for at in range(0, len(data), size)]
+sent = []
 begun = time.monotonic()
 for n in range(int(hz * seconds)):
     wait = begun + n / hz - time.monotonic()
     if wait > 0:
         time.sleep(wait)
+    sent.append(time.monotonic_ns())
     os.write(fd, frames[n % len(frames)])
+print(*sent, flush=True)
 """
 
 
@@ -71,6 +81,13 @@ class Unplugged(NamedTuple):
     share: float
     worst_lines: int
     resumed_s: float
+
+
+class Latency(NamedTuple):
+    """From the write of a frame to its answer in a reader's hands, in ms."""
+
+    median: float
+    p99: float
 
 
 class NoAnswer(Exception):
@@ -111,6 +128,7 @@ def main() -> int:
     try:
         reading = {one.name: _measure_reading(one, arguments.seconds) for one in senders}
         whole = {one.name: _measure_whole(one, arguments.seconds) for one in senders}
+        latencies = {one.name: _measure_latency(one, arguments.seconds) for one in senders}
         unplugged = _measure_unplugged(senders[0], arguments.unplugged)
     except NoAnswer as wrong:
         print(f"bench: {wrong}", file=sys.stderr)
@@ -121,6 +139,8 @@ def main() -> int:
             (f"whole line with journal and file, {name}, % of a core", 100 * share, 25.0)
             for name, share in whole.items()
         ),
+        *((f"from byte to answer, {name}, median ms", one.median, _BUDGET_MS) for name, one in latencies.items()),
+        *((f"from byte to answer, {name}, p99 ms", one.p99, _BUDGET_MS) for name, one in latencies.items()),
         (f"unplugged {arguments.unplugged:g} s, % of a core", 100 * unplugged.share, 2.0),
         ("unplugged, log lines in the worst 10 s", float(unplugged.worst_lines), 1.0),
         ("plugged in again, seconds to the first answer", unplugged.resumed_s, 1.5),
@@ -163,12 +183,14 @@ def _cobs(data: bytes) -> bytes:
 
 
 @contextmanager
-def _player(device: Device, sender: Sender, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+def _player(
+    device: Device, sender: Sender, seconds: float, stdout: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
     sizes = set(map(len, sender.frames))
     if sizes != {_FRAME_BYTES}:
         raise NoAnswer(f"{sender.name}: frames of {sizes} bytes")
     command = [sys.executable, "-c", _PLAYER, str(device.fd), str(_HZ), str(seconds), str(_FRAME_BYTES)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(device.fd,)) as player:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, pass_fds=(device.fd,)) as player:
         if player.stdin is None:
             raise TypeError("a child without a pipe")
         player.stdin.write(b"".join(sender.frames))
@@ -186,7 +208,12 @@ def _measure_reading(sender: Sender, seconds: float) -> float:
     spec = _FRAMING.validate_python(tomllib.loads(f"framing = {sender.framing}")["framing"])
     with tempfile.TemporaryDirectory() as folder:
         device = Device(Path(folder) / "tty")
-        source = SerialLine(SerialSource(port=str(device.link)), wall_ns=time.time_ns, mono_ns=time.monotonic_ns)
+        source = SerialLine(
+            SerialSource(port=str(device.link)),
+            wall_ns=time.time_ns,
+            mono_ns=time.monotonic_ns,
+            gather_ns=gather_ns(_manifest(), timed_by_arrival=True),  # as for the whole line
+        )
         framer, wake, frames = make_framing(spec, "utf-8"), threading.Event(), 0
         source.start(wake)
         time.sleep(0.5)
@@ -209,21 +236,53 @@ def _measure_reading(sender: Sender, seconds: float) -> float:
 
 
 def _measure_whole(sender: Sender, seconds: float) -> float:
-    """The share of a core that `edge-runtime run` takes with this line; every frame but the first is answered."""
+    """The share of a core that `edge-runtime run` takes with this line; every frame but the first is answered.
+
+    It is what the process takes until the last answer, over what the stream took: where the machine is so busy that
+    answers come late, they still count.
+    """
     with tempfile.TemporaryDirectory() as name, _running(Path(name), sender) as (child, device, _):
-        answers = Path(name) / "answers.jsonl"
+        answers, owed = Path(name) / "answers.jsonl", int(_HZ * seconds)
+        before, begun = _processor_s(child.pid), time.monotonic()
         with _player(device, sender, seconds) as player:
-            while not answers.exists() or not answers.stat().st_size:
-                _check(child)
-            before, begun = _processor_s(child.pid), time.monotonic()
             player.wait()
-            share = (_processor_s(child.pid) - before) / (time.monotonic() - begun)
-        time.sleep(0.5)
-        found, owed = answers.read_bytes().count(b"\n"), int(_HZ * seconds)
+        took, found = time.monotonic() - begun, 0
         # The first line after an open may be half of one, so it is skipped; COBS is joined at its first zero byte.
-        if owed - found > 1:
-            raise NoAnswer(f"{sender.name}: {found} answers of {owed}")
-        return share
+        while found < owed - 1:
+            if time.monotonic() > begun + took + _WAIT_S:
+                raise NoAnswer(f"{sender.name}: {found} answers of {owed}")
+            time.sleep(0.1)
+            found = answers.read_bytes().count(b"\n") if answers.exists() else 0
+        return (_processor_s(child.pid) - before) / took
+
+
+def _measure_latency(sender: Sender, seconds: float) -> Latency:
+    """What a frame waits for its answer on standard output; a run of its own, in which no processor time is taken."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _running(Path(name), sender, f'{_FILE}, {{ kind = "stdout" }}') as (child, device, _),
+    ):
+        got: list[int] = []
+        reader = threading.Thread(target=_note_answers, args=(child, got), daemon=True)
+        reader.start()
+        with _player(device, sender, seconds, subprocess.PIPE) as player:
+            sent = [int(word) for word in (player.stdout or io.BytesIO()).read().split()]
+        until = time.monotonic() + _WAIT_S
+        while len(got) < len(sent) - 1 and time.monotonic() < until:
+            time.sleep(0.1)
+        child.send_signal(signal.SIGTERM)
+        reader.join()
+        if not 0 <= len(sent) - len(got) <= 1:
+            raise NoAnswer(f"{sender.name}: {len(got)} answers of {len(sent)}")
+        waits = sorted((end - begin) / 1e6 for begin, end in zip(sent[len(sent) - len(got) :], got, strict=True))
+        return Latency(waits[len(waits) // 2], waits[len(waits) * 99 // 100])
+
+
+def _note_answers(child: subprocess.Popen[str], got: list[int]) -> None:
+    if child.stdout is None:
+        raise TypeError("a child without a pipe")
+    while data := os.read(child.stdout.fileno(), 1 << 16):
+        got.extend([time.monotonic_ns()] * data.count(b"\n"))
 
 
 def _measure_unplugged(sender: Sender, seconds: float) -> Unplugged:
@@ -254,13 +313,16 @@ def _measure_unplugged(sender: Sender, seconds: float) -> Unplugged:
 
 
 @contextmanager
-def _running(folder: Path, sender: Sender) -> Iterator[tuple[subprocess.Popen[str], Device, list[float]]]:
+def _running(
+    folder: Path, sender: Sender, sinks: str = _FILE
+) -> Iterator[tuple[subprocess.Popen[str], Device, list[float]]]:
     """`edge-runtime run` on a device, ready; the times of its log lines gather in the list."""
     device = Device(folder / "tty")
-    (folder / "device.toml").write_text(_device_file(sender), encoding="utf-8")
+    (folder / "device.toml").write_text(_device_file(sender, sinks), encoding="utf-8")
     command = [sys.executable, "-m", "edge_runtime", "run", "--exit-on-refusal"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RUNTIME_DIRECTORY": str(folder / "run")}
-    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as child:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
         log: list[float] = []
         threading.Thread(target=_gather, args=(child, log), daemon=True).start()
         try:
@@ -293,17 +355,21 @@ def _processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _device_file(sender: Sender) -> str:
+def _manifest() -> Manifest:
+    return Manifest.model_validate_json((_BUNDLE / "manifest.json").read_bytes())
+
+
+def _device_file(sender: Sender, sinks: str) -> str:
     return f"""
 schema = "edge-runtime/device/1"
 state_dir = "state"
 [[line]]
 name = "dewpoint"
-bundle = "{ROOT / "bundles/dewpoint"}"
+bundle = "{_BUNDLE}"
 source = {{ kind = "serial", port = "tty" }}
 framing = {sender.framing}
 decode = {sender.decode}
-sink = [{{ kind = "jsonl", path = "answers.jsonl" }}]
+sink = [{sinks}]
 [line.channels]
 air_temperature = {{ field = "t", unit = "Cel" }}
 relative_humidity = {{ field = "rh", unit = "%" }}

@@ -16,7 +16,7 @@ from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
 from edge_runtime.spec.reading import LATEST_NS, Damaged, Pack, Reading, Rejection
-from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, Answer
+from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, THROTTLED, Answer
 
 if TYPE_CHECKING:
     from edge_runtime.flow.capture import Choose
@@ -115,7 +115,7 @@ class Line:
         self._counts_arrival = when_bad_time == "arrival"
         self._age_limit_ns = _EVER_NS if max_age_ns is None else max_age_ns
         self._max_age_ns = self._max_ahead_ns = _EVER_NS
-        self._clock_flag = 0
+        self._clock_flag = self._machine_flag = 0
         self.ledger = Ledger()
         self.framing = framing
         self._decoder = decoder if join is None else join.decoder("")
@@ -158,6 +158,10 @@ class Line:
         self._max_age_ns = self._age_limit_ns if synchronised else _EVER_NS
         self._max_ahead_ns = MAX_AHEAD_NS if synchronised else _EVER_NS
         self._clock_flag = CLOCK_UNSYNCED if synchronised is False else 0
+
+    def judge_by_machine(self, *, throttled: bool) -> None:
+        """Say whether heat or want of power slow this machine down: answers are as good as ever, and flagged."""
+        self._machine_flag = THROTTLED if throttled else 0
 
     def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "", topic: str = "") -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
@@ -435,7 +439,7 @@ class Line:
             return
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
-        flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag
+        flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag | self._machine_flag
         self._due.append(_Due(stream, name, time_ns, flags, stuck, reading.carry, mono_ns, raw))
 
     def _is_waiting(self, stream: Stream) -> bool:

@@ -12,9 +12,11 @@ from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
+from edge_runtime.device.telemetry import Telemetry, read_telemetry
 from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
 from edge_runtime.flow.model import Model
 from edge_runtime.run import checks, golden_checks
+from edge_runtime.run.strain import state_of, strains
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
@@ -67,7 +69,7 @@ class Setting:
     """What a boot runs against: the machine, its profile, the bindings by line name, and what the device remembers.
 
     ``trust`` says by whom bundles must be signed, ``floors`` holds the least security_version by bundle id,
-    ``last_passes`` each one's environment at its last pass.
+    ``last_passes`` each one's environment at its last pass. ``telemetry`` asks the machine how it stands now.
     """
 
     machine: Machine
@@ -78,6 +80,7 @@ class Setting:
     trust: Trust = field(default_factory=Trust)
     floors: Mapping[str, int] = field(default_factory=dict)
     last_passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    telemetry: Callable[[], Telemetry] = read_telemetry
 
 
 def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
@@ -98,9 +101,12 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
         )  # fmt: skip
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     begun = time.perf_counter()
+    cool = setting.telemetry()
     trial = _Trial(setting, inject)
     model = trial.run(path)
+    warm = setting.telemetry()
     facts = trial.facts
+    facts["machine"] = state_of(warm, strains(warm, cool))
     environment = fingerprint(
         setting.machine, runtime_version=setting.runtime_version, ort_version=str(facts.get("onnxruntime", "none")),
         provider=str(facts.get("provider", "none")), bundle_digest=str(trial.bundle.get("digest", "none")),

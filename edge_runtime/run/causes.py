@@ -160,14 +160,24 @@ _ALL: Final = Cause(
     "test memory and disk; try the bundle on another machine",
 )
 _MANY: Final = 3
+_COOL: Final = "mend that (edge-runtime doctor says what helps), and run it again"
 
 
-def causes(check: str, failed: Sequence[str], changes: Sequence[str] | None) -> list[Cause]:
+def causes(
+    check: str, failed: Sequence[str], changes: Sequence[str] | None, strains: Sequence[str] = ()
+) -> list[Cause]:
     """The causes of a check's failure, those first whose part of the environment has ``changes`` (words of a report).
 
     Where all golden stages fail at once that is said first; where it is known that nothing has changed, what needs a
-    change comes last.
+    change comes last. ``strains``, what slowed the machine down by its own report, go before all where time is the matter.
     """
+    found = _by_changes(check, failed, changes)
+    if check != "latency" or not strains:
+        return found
+    return [Cause(f"the machine itself says that it was slow then: {'; '.join(strains)}", _COOL), *found]
+
+
+def _by_changes(check: str, failed: Sequence[str], changes: Sequence[str] | None) -> list[Cause]:
     listed = list(_CAUSES.get(check, (_HARDWARE,)))
     if len(set(failed) & set(_GOLDEN)) >= _MANY:
         listed = [_ALL, *listed]

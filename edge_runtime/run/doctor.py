@@ -12,9 +12,10 @@ from edge_runtime import __version__
 from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
+from edge_runtime.device.telemetry import SILENT, Telemetry, read_telemetry
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import ConfigurationError, EdgeRuntimeError
-from edge_runtime.run import broker_findings, provider_findings, source_findings
+from edge_runtime.run import broker_findings, machine_findings, provider_findings, source_findings
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as look_at_line
 from edge_runtime.run.config import LoadedConfig, load_config
@@ -30,13 +31,13 @@ _ANY_ONNXRUNTIME: Final = "pip install 'edge-runtime[cpu]' (gpu, openvino), or t
 
 def main(args: Namespace) -> int:
     """Print every finding, as text or with ``args.json`` as JSON; 1 where any of them is a failure."""
-    machine = probe()
-    found = examine(machine, Path(args.config) if args.config else None)
-    print(_json(machine, found) if args.json else "\n".join(_text(found)))  # noqa: T201 -- the command's output
+    machine, telemetry = probe(), read_telemetry(budget_ns=machine_findings.BUDGET_NS)
+    found = examine(machine, Path(args.config) if args.config else None, telemetry)
+    print(_json(machine, telemetry, found) if args.json else "\n".join(_text(found)))  # noqa: T201 -- the command's output
     return 1 if any(finding.status == "fail" for finding in found) else 0
 
 
-def examine(machine: Machine, config: Path | None) -> list[Finding]:
+def examine(machine: Machine, config: Path | None, telemetry: Telemetry = SILENT) -> list[Finding]:
     """Look at everything, in an order in which a cause stands before its effects; a failure stops nothing."""
     configured, loaded = _configuration(config)
     profiled, profile = _profile(machine, loaded, known=config is None or loaded is not None)
@@ -53,6 +54,7 @@ def examine(machine: Machine, config: Path | None) -> list[Finding]:
         look.memory(machine, profile),
         look.glibc(machine),
         look.clock(machine),
+        *machine_findings.look(telemetry),
         *configured,
         profiled,
         runtime,
@@ -134,13 +136,17 @@ def _text(found: list[Finding]) -> list[str]:
     return [*lines, "", f"{', '.join(counts)} (Skipped is not checked)"]
 
 
-def _json(machine: Machine, found: list[Finding]) -> str:
+def _json(machine: Machine, telemetry: Telemetry, found: list[Finding]) -> str:
     facts = asdict(machine) | {"isa": None if machine.isa is None else sorted(machine.isa)}
     report = {
         "schema": SCHEMA,
         "edge_runtime": __version__,
         "status": "fail" if any(one.status == "fail" for one in found) else "pass",
         "machine": facts,
+        "telemetry": {
+            name: [one._asdict() for one in told] if isinstance(told, tuple) else told
+            for name, told in telemetry._asdict().items()
+        },
         "findings": [finding._asdict() for finding in found],
     }
     return json.dumps(report, indent=2, ensure_ascii=False)

@@ -51,6 +51,8 @@ def explain(boot: BootFile) -> Iterator[str]:
         yield f"  closest call {_closest(goldens, 'every golden exactly equal')}"
         others = [check for check in boot.checks if check not in goldens]
         yield f"  and besides  {_closest(others, 'no other check measures a distance here')}"
+    if boot.machine is not None:
+        yield f"  machine      {boot.machine.as_text()}"
     yield f"  changed      {_changes(boot)}"
     skipped = [
         f"{check.id} ({check.hint})" for check in boot.checks if check.status == "skip" and check.hint != LEFT_OUT
@@ -60,9 +62,9 @@ def explain(boot: BootFile) -> Iterator[str]:
     if failed:
         yield ""
         yield "  Likely causes, the likeliest first:"
-        for number, cause in enumerate(
-            causes(failed[0].id, [one.id for one in failed], boot.changed_since_last_pass), 1
-        ):
+        strains = boot.machine.strains if boot.machine is not None else ()
+        listed = causes(failed[0].id, [one.id for one in failed], boot.changed_since_last_pass, strains)
+        for number, cause in enumerate(listed, 1):
             yield f"    {number}. {cause.text}"
             yield f"       -> {cause.todo}"
 

@@ -14,6 +14,7 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.decoder import Decoder
 from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
+from edge_runtime.flow.gathering import gather_ns
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.line import Line, max_streams
 from edge_runtime.flow.printable import printable_share
@@ -101,6 +102,7 @@ class Lane:
             link=link,
             files=state / f"{config.name}.files",
             trace=trace,
+            gather_ns=gather_ns(manifest, timed_by_arrival=config.decode.time is None),
         )
         self._ages = self.source.live and not event_time
         channels = manifest.channels
@@ -390,6 +392,11 @@ class Lane:
             # Where arrival is the time of a sample it follows a clock that is set ahead, at the price of one gap. One that
             # is set back it cannot follow: every sample would be older than the one before, until the hour was made up.
             self._offset_ns = max(self._offset_ns, self._wall_ns() - self._mono_ns())
+
+    def judge_by_machine(self, *, throttled: bool) -> None:
+        """Flag the answers of a live source from now on, or no longer: a played file is of another time."""
+        if self._ages:
+            self.line.judge_by_machine(throttled=throttled)
 
     def _take(self) -> list[Chunk]:
         return [] if self._is_full else self.source.take()

@@ -12,6 +12,7 @@ from edge_runtime.errors import BundleError, DeviceError, EdgeRuntimeError
 from edge_runtime.run import comparison
 from edge_runtime.run import goldens as stages
 from edge_runtime.run.boot import Booted, ReadyModel
+from edge_runtime.run.standstill import Standstill
 from edge_runtime.spec.report import Report
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Live:
         self._say = say
         self._rebuilt = ""
         self._next = 0
+        self._standstill = Standstill()
         self.is_lost = False
         """Whether it was given up: nothing that it made may go out any more."""
         model = ready.model
@@ -54,6 +56,11 @@ class Live:
     def provider(self) -> str:
         """Where it runs now."""
         return self._ready.provider
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether its outputs stand still while its inputs change, so that a probe should tell what stands behind it."""
+        return self._standstill.is_suspect
 
     @property
     def rebuilt(self) -> str:
@@ -77,7 +84,10 @@ class Live:
             return str(error)
         except Exception as fault:  # noqa: BLE001 -- a probe that breaks, as by a tensor of another shape, is not passed
             return " ".join(f"golden probe: it broke with {type(fault).__name__}: {fault}".split())[:300]
-        return "" if difference.holds else f"golden probe: found {difference.measured}; expected {difference.limit}"
+        if not difference.holds:
+            return f"golden probe: found {difference.measured}; expected {difference.limit}"
+        self._standstill.proven()
+        return ""
 
     def rebuild(self, why: str) -> None:
         """Make the session anew, with a whole boot.
@@ -102,7 +112,7 @@ class Live:
             raise self._lost(
                 f"{why}; {other} was there to make it anew, which a restart tests and takes", booted.report
             )
-        self._ready = booted.ready
+        self._ready, self._standstill = booted.ready, Standstill()
         self._say(f"the session was made anew and passed every check; before that {why}")
 
     def _lost(self, why: str, report: Report) -> Quarantined:
@@ -111,10 +121,12 @@ class Live:
 
     def _infer(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
         try:
-            return self._ready.model.infer(feeds)
+            outputs = self._ready.model.infer(feeds)
         except DeviceError as error:
             self.rebuild(str(error))
-            return self._ready.model.infer(feeds)
+            outputs = self._ready.model.infer(feeds)
+        self._standstill.take(feeds, outputs)
+        return outputs
 
     def _prepare(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
         try:

@@ -103,6 +103,8 @@ def _lines(report: Report, tiers: frozenset[Tier]) -> Iterator[str]:
         f"  ran on   profile {facts['profile']}, {facts['provider']}, onnxruntime {facts['onnxruntime']}, "
         f"edge-runtime {facts['edge-runtime']}"
     )
+    if facts.get("machine") is not None:
+        yield f"  machine  {facts['machine'].as_text()}"
     yield f"  changed  {_changes(report)}"
     if report.injected:
         yield f"  drill    --inject corrupted the input of {report.injected}: this is no verdict on the bundle or the device"

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from edge_runtime.errors import ConfigurationError, DeviceError, EdgeRuntimeError, TemporaryError
 from edge_runtime.flow.postprocess import UNUSABLE
@@ -22,6 +22,7 @@ from edge_runtime.run.config import LoadedConfig, load_config, state_folder, sta
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.live import Live, Quarantined
 from edge_runtime.run.loop import Loop
+from edge_runtime.run.machine_watch import MachineWatch
 from edge_runtime.run.memory import remember_pass
 from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from edge_runtime.run.discovery import Discovery
     from edge_runtime.sinks.sparkplug_node import EdgeNode
     from edge_runtime.sources.trace import Trace
+
+
+SUSPECT_NS: Final = 10_000_000_000
+"""How long after an early probe of outputs that stand still the next one may come: they may do so rightly, for hours."""
 
 
 def main(args: Namespace) -> int:
@@ -73,11 +78,12 @@ class Service:
         self._node: EdgeNode | None = None
         self._tests: tuple[SelftestHealth, ...] = ()
         self._lives: tuple[Live, ...] = ()
-        self._probe_ns = 0
+        self._probe_ns = self._suspect_ns = 0
         self._unusable = 0
         self._announced: tuple[object, ...] = ()
         self._discovery: Discovery | None = None
         self._told: set[tuple[str, str]] = set()
+        self._machine = MachineWatch()
 
     def run(self, *, exit_on_refusal: bool) -> int:
         """Boot and serve; gives the exit code."""
@@ -161,7 +167,8 @@ class Service:
             for line in self._loaded.config.line
         )
         self._discovery = self._make_discovery(models)
-        self._write("OPERATIONAL", "every check passed", ready=True)
+        self._look_at_machine()
+        self._write("OPERATIONAL", self._reason(), ready=True)
         self._notice.ready("serving")
         for lane in self._lanes:
             journal = lane.health().journal
@@ -221,6 +228,7 @@ class Service:
 
     def _every_tick(self) -> None:
         self._prove()
+        self._look_at_machine()
         self._tell_first_refusals()
         self._notice.watchdog()
         if self._discovery is not None:
@@ -235,12 +243,27 @@ class Service:
                     self._told.add((lane.name, reason))
                     _say(f"line {lane.name}: {first_text(reason, refusal)}")
 
+    def _look_at_machine(self) -> None:
+        before = self._machine.trouble
+        self._machine.look()
+        trouble = self._machine.trouble
+        for lane in self._lanes:
+            lane.judge_by_machine(throttled=bool(trouble))
+        if bool(trouble) != bool(before):
+            _say(f"{trouble}; answers are flagged throttled" if trouble else "the machine is slowed down no longer")
+
     def _prove(self) -> None:
-        """Have each model answer goldens again: on schedule, and at once where it gave something that is no answer."""
+        """Have each model answer goldens again: on schedule, and at once where it gave something that is no answer.
+
+        At once too where its outputs stand still while its inputs change, but then not oftener than ``SUSPECT_NS``.
+        """
         unusable = sum(sum(lane.line.ledger.refused[reason] for reason in UNUSABLE) for lane in self._lanes)
         now_ns = time.monotonic_ns()
-        if now_ns < self._probe_ns and unusable == self._unusable:
+        is_suspect = now_ns >= self._suspect_ns and any(live.is_suspect for live in self._lives)
+        if now_ns < self._probe_ns and unusable == self._unusable and not is_suspect:
             return
+        if is_suspect:
+            self._suspect_ns = now_ns + SUSPECT_NS
         self._probe_ns, self._unusable = now_ns + round(self._loaded.config.probe_s * 1e9), unusable
         for live in self._lives:
             lanes = [lane for lane in self._lanes if lane.serves(live)]
@@ -256,6 +279,7 @@ class Service:
     def _reason(self) -> str:
         troubles = [f"a session was made anew: {live.rebuilt}" for live in self._lives if live.rebuilt]
         troubles += [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
+        troubles += [self._machine.trouble] if self._machine.trouble else []
         if self._link is not None and self._link.trouble:
             troubles.insert(0, self._link.trouble)
         if self._node is not None and self._node.trouble:
@@ -283,6 +307,7 @@ class Service:
             lines=tuple(lane.health() for lane in self._lanes),
             stopped=stopped,
             selftest=self._tests,
+            machine=self._machine.state,
         )
 
     def _announce(self, health: Health) -> None:

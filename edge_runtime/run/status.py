@@ -80,6 +80,8 @@ def describe(health: Health) -> Iterator[str]:
     yield f"  {signals}; run {health.run_id}, process {health.pid}, {health.time}"
     if health.profile:
         yield f"  profile {health.profile}"
+    if health.machine:
+        yield f"  machine {health.machine.as_text()}"
     for line in health.lines:
         yield ""
         yield from _describe_line(line)

@@ -34,18 +34,20 @@ def make_source(
     link: MqttLink | None = None,
     files: Path | None = None,
     trace: "Trace | None" = None,
+    gather_ns: int = 0,
 ) -> Source:
     """Make the source that ``spec`` describes, not yet started.
 
     The clocks count nanoseconds; ``folder`` is where a relative path begins; ``link`` is the broker's, for those that
     read it: their topics have their variables filled in; ``files`` is where a folder's list of its files stands; ``trace``
-    is written by serial ports. Raises TypeError for a source that was not given what it needs.
+    is written by serial ports, whose bytes may gather for ``gather_ns`` where they come fast. Raises TypeError for a source
+    that was not given what it needs.
     """
     match spec:
         case SerialSource():
             from edge_runtime.sources.serial_line import SerialLine  # noqa: PLC0415 -- pyserial, for lines that have a port
 
-            return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns, trace=trace)
+            return SerialLine(spec, wall_ns=wall_ns, mono_ns=mono_ns, trace=trace, gather_ns=gather_ns)
         case StandardInput():
             return StandardInputSource(wall_ns=wall_ns, mono_ns=mono_ns)
         case ReplaySource():

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edge_runtime.flow.gathering import Gathering
 from edge_runtime.flow.quoting import quote
 from edge_runtime.links.serial_port import READ_TIMEOUT_S, LineErrors, LinkAbsent, LinkLost, SerialPort, open_port
 from edge_runtime.sources.port import MAX_CHUNK_BYTES, Chunk, Wake
@@ -33,7 +34,10 @@ def _jitter() -> float:
 
 
 class SerialLine:
-    """Bytes of one serial port. Follows `spec.source.SerialSource`; see `sources.port.Source` for the methods."""
+    """Bytes of one serial port. Follows `spec.source.SerialSource`; see `sources.port.Source` for the methods.
+
+    ``gather_ns`` is how long, in ns, the bytes of a fast line may gather between two reads; 0 where each counts at once.
+    """
 
     can_wait = False
     redelivers = False
@@ -49,6 +53,7 @@ class SerialLine:
         open_link: Callable[[SerialSource], SerialPort] = open_port,
         jitter: Callable[[], float] = _jitter,
         trace: "Trace | None" = None,
+        gather_ns: int = 0,
     ) -> None:
         self.name = f"serial {spec.port or 'by match'}"
         self.reopened = 0
@@ -58,6 +63,7 @@ class SerialLine:
         self._open_link = open_link
         self._jitter = jitter
         self._trace = trace
+        self._gather_ns = gather_ns
         self._queue = ChunkQueue(spec.queue_bytes)
         self._thread = ReaderThread(self.name, self._run)
         self._link: SerialPort | None = None
@@ -165,16 +171,23 @@ class SerialLine:
         poll, ask_ns = self._spec.poll, settled_ns
         questions = [] if poll is None else [question.encode("latin-1") for question in poll.questions]
         is_owed = False
+        # An answer to a question comes alone: there is nothing to gather.
+        gathering, pause_ns = Gathering(self._gather_ns if poll is None else 0), 0
 
         def turn(now_ns: int) -> None:
-            nonlocal ask_ns, is_owed
+            nonlocal ask_ns, is_owed, pause_ns
             if poll is not None and now_ns >= ask_ns:
                 for question in questions:
                     link.write(question)
                 self._asked, is_owed = self._asked + 1, True
                 ask_ns = _next_ns(ask_ns, now_ns, poll.every_s)
-            data = link.read()
+            data = b""
+            if pause_ns:
+                self._thread.stopping.wait(pause_ns / 1e9)
+                data = link.read_waiting()
+            data = data or link.read()
             mono_ns = self._mono_ns() if data else 0
+            pause_ns = gathering.pause_ns(mono_ns, len(data)) if data else 0
             if mono_ns < settled_ns or not data:
                 return
             if is_owed:

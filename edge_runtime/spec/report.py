@@ -36,7 +36,8 @@ class Report:
 
     ``environment`` holds what the numbers may depend on, by name; ``changed_since_last_pass`` what of it differs, in
     words, and is None where no earlier pass of this bundle is known. ``facts`` are the versions, the profile, the
-    kernel's boot id and, per line, the conversions of its channels. ``ms`` is milliseconds, ``started`` ISO 8601 UTC.
+    kernel's boot id, per line the conversions of its channels, and as ``machine`` how hot and slowed down it was.
+    ``ms`` is milliseconds, ``started`` ISO 8601 UTC.
     ``injected`` names the check whose input was corrupted on purpose (``--inject``): the report is then a drill's.
     """
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from edge_runtime.spec.machine_state import MachineState
 from edge_runtime.spec.report import Report, State, Status, Tier
 
 SCHEMA: Literal["edge-runtime/report/1"] = "edge-runtime/report/1"
@@ -58,6 +59,10 @@ class BootFile(BaseModel):
         description="what of the environment differs, in words; null: no earlier pass of this bundle is known"
     )
     conversions: dict[str, tuple[str, ...]] = Field(description="by line, what happens to each channel's number")
+    machine: MachineState | None = Field(
+        default=None,
+        description="how hot and slowed down the machine was at the end of the boot; null: it tells nothing of it",
+    )
     injected: str | None = Field(
         default=None, description="a drill: the check whose input --inject corrupted; says nothing about the bundle"
     )
@@ -99,6 +104,7 @@ def _boot(report: Report, tiers: frozenset[Tier]) -> BootFile:
         environment=report.environment,
         changed_since_last_pass=report.changed_since_last_pass,
         conversions=facts["conversions"],
+        machine=facts.get("machine"),
         injected=report.injected,
         checks=tuple(
             CheckFile(

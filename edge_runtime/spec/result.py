@@ -20,6 +20,7 @@ STEP = 8192
 SHIFTED = 16384
 DRIFTED = 32768
 CONSTANT = 65536
+THROTTLED = 131072
 FLAG_NAMES = {
     CONVERTED: "converted",
     EXTRAPOLATING: "extrapolating",
@@ -38,6 +39,7 @@ FLAG_NAMES = {
     SHIFTED: "shifted",
     DRIFTED: "drifted",
     CONSTANT: "constant",
+    THROTTLED: "throttled",
 }
 
 

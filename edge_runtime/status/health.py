@@ -14,6 +14,7 @@ from edge_runtime.errors import TemporaryError
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.flow.utc_time import utc_text
 from edge_runtime.spec.fault import is_missing
+from edge_runtime.spec.machine_state import MachineState
 from edge_runtime.spec.report import REQUIRED, Report, State
 
 FILE_NAME = "status.json"
@@ -101,6 +102,7 @@ class Health:
 
     ``stopped``: it has ended in order, at ``time``: it was told to, or its sources had ended and all had gone out.
     ``reason`` says in one sentence why the state is what it is; ``time`` is when this was written, ISO 8601 UTC.
+    ``machine`` is how hot and how slowed down it was at the last look, None where it tells nothing.
     """
 
     time: str
@@ -115,6 +117,7 @@ class Health:
     lines: tuple[LineHealth, ...] = ()
     stopped: bool = False
     selftest: tuple[SelftestHealth, ...] = ()
+    machine: MachineState | None = None
 
     def as_json(self) -> bytes:
         """One JSON object and a newline."""

@@ -22,10 +22,10 @@ CALLS = 40
 class Site:
     """A broker, a client of it, and the program with a provider that fails, in one folder."""
 
-    def __init__(self, folder, broker, client, kind):
+    def __init__(self, folder, broker, client, kind, *, probe_s=1):
         self.folder, self.broker, self.client, self.kind = folder, broker, client, kind
         table = broker_text(broker.port, "auto", ahead=KINDS[kind].ahead)
-        (folder / "device.toml").write_text(f"{HEAD}probe_s = 1\n{table}{line_text(kind)}")
+        (folder / "device.toml").write_text(f"{HEAD}probe_s = {probe_s}\n{table}{line_text(kind)}")
         self.sent = []
 
     def start(self, *bad, exit_on_refusal=False):
@@ -116,6 +116,31 @@ def test_a_session_is_made_anew_once_and_goes_on(site, what):
         assert all(right(found, last))
     if what == "nan" and not begins_anew:
         assert all(right(found, last))
+
+
+@pytest.mark.parametrize("kind", ["stateless", "windowed", "stateful"])
+def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(tmp_path, kind):
+    with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/#") as client:
+        site = Site(tmp_path, broker, client, kind, probe_s=3600)
+        program = site.start("constant", str(CALLS), "once")
+        try:
+            site.until_subscribed()
+            site.send(3 * SAMPLES)  # of three streams at a time, where they come in batches
+            site.client.until(lambda: "made anew" in json.dumps(site.status()), "a new session")
+            bad = len(site.answers())
+            site.send(SAMPLES)
+            last = site.expected()
+            site.client.until(lambda: site.answers()[-1]["id"] == list(last)[-1], "the last answer")
+        finally:
+            told = said(program)
+        assert program.returncode == 0, told
+        assert "golden probe: found" in told
+        assert site.status()["lines"][0]["ledger"]["adds_up"]
+        found = site.answers()
+        assert kind == "stateful" or all(right(found[bad:], last)), (
+            "what came of a state of before may not be told apart"
+        )
+        assert {one["id"] for one in found[bad:]} >= set(list(last)[-SAMPLES:])
 
 
 @pytest.mark.parametrize(

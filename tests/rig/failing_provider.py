@@ -1,6 +1,6 @@
 """The program with a provider that fails after so many calls: `python failing_provider.py WHAT CALLS WHEN run ...`.
 
-WHAT is garbage, nan, raise or hang; CALLS counts those after the boot. WHEN is ``once``, where the session made next is
+WHAT is garbage, constant, nan, raise or hang; CALLS counts those after the boot. WHEN is ``once``, where the session made next is
 whole, or ``always``, where every session of this process does the same. It stands in the place of onnxruntime, below the
 one door to it, and changes nothing else.
 """
@@ -23,6 +23,7 @@ class Failing:
     def __init__(self, run: Any, what: str) -> None:
         self._run, self._what = run, what
         self.left: int | None = None
+        self._last: list[Any] | None = None
 
     def __call__(self, names: list[str], feeds: Any, options: Any) -> list[Any]:
         outputs = self._run(names, feeds, options)
@@ -33,6 +34,9 @@ class Failing:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         if self._what == "hang":
             time.sleep(1e6)
+        if self._what == "constant":
+            self._last = self._last or outputs
+            return [np.resize(last, one.shape) for last, one in zip(self._last, outputs, strict=True)]
         return [np.full_like(one, np.nan) if self._what == "nan" else one + one.dtype.type(3) for one in outputs]
 
 

@@ -14,19 +14,20 @@ import pytest
 from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
+from edge_runtime.device.telemetry import Telemetry, read_telemetry
 from edge_runtime.engine import session as engine
 from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.links.serial_port import LinkAbsent, PortState
+from edge_runtime.run import doctor, provider_findings, source_findings
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as at_line
-from edge_runtime.run import provider_findings, source_findings
 from edge_runtime.run.config import load_config
 from edge_runtime.run.doctor import examine, main
 from edge_runtime.run.findings import Finding
 from edge_runtime.sources import child_process
 from edge_runtime.spec.device_profile import ProviderChoice
 from edge_runtime.spec.manifest import parse
-from tests.device import trees
+from tests.device import sensors, trees
 
 BUNDLES = data_folder("bundles")
 CONFIG = """\
@@ -67,7 +68,8 @@ def named(found: list[Finding], subject: str) -> Finding:
 
 
 def test_a_good_machine_and_file(machine: Machine, config: Path) -> None:
-    found = examine(replace(machine, glibc="2.36"), config)
+    told = read_telemetry(sensors.orin(config.parent / "sensors"), lambda: 0)
+    found = examine(replace(machine, glibc="2.36"), config, told)
     assert {one.subject for one in found if one.status != "ok"} == {"source of line frost"}, (
         "standard input tells nothing"
     )
@@ -502,6 +504,25 @@ def test_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (report["schema"], report["status"]) == ("edge-runtime/doctor/1", "pass")
     assert {one["status"] for one in report["findings"]} <= {"ok", "warn", "skipped"}
     assert report["machine"]["architecture"]
+    assert report["telemetry"].keys() == set(Telemetry._fields)
+
+
+def test_what_the_sensors_tell_stands_behind_the_clock_and_in_the_json(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = read_telemetry(sensors.pi5(config.parent / "sensors", bits="50000"), lambda: 0)
+    monkeypatch.setattr(doctor, "read_telemetry", lambda **_: told)
+    assert main(Namespace(config=str(config), json=True)) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["telemetry"]["temperatures"] == [
+        {"sensor": "cpu-thermal", "celsius": 61.2, "hot": None, "critical": 110.0}
+    ]
+    subjects = [one["subject"] for one in report["findings"]]
+    at = subjects.index("clock") + 1
+    assert subjects[at : at + 5] == ["temperature", "throttling", "clock rates", "power", "GPU"]
+    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
+    printed = "\n".join(doctor._text([Finding(**one) for one in report["findings"][at : at + 5]]))
+    assert printed.partition("\n\n")[0] in page, "the example of the documentation"
 
 
 def test_the_example_of_the_documentation_is_how_it_prints() -> None:

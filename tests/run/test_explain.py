@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from edge_runtime.bundle.golden import decode, encode
+from edge_runtime.device.telemetry import read_telemetry
 from edge_runtime.errors import UsageError
 from edge_runtime.run import causes
 from edge_runtime.run.boot import INJECTABLE, Setting, boot
@@ -20,6 +21,7 @@ from edge_runtime.run.selftest import PORTS
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.report import BOTH_TIERS
 from edge_runtime.spec.report_file import CheckFile, report_file
+from tests.device import sensors
 from tests.rig.bundles import DEWPOINT, FROST, ROOT, write_with, write_with_manifest
 from tests.rig.device_file import line, write_device_file
 
@@ -108,6 +110,28 @@ def test_nothing_changed_speaks_for_the_hardware() -> None:
     assert known[0].text.startswith("memory or processor are failing")
     everything = causes.causes("golden_tensor", ["golden_tensor", "golden_output", "golden_answer"], None)
     assert everything[0].text.startswith("everything at once")
+
+
+def test_heat_that_the_report_shows_is_the_likeliest_cause_of_a_slow_answer(setting: Setting, tmp_path: Path) -> None:
+    hot = read_telemetry(sensors.pi5(tmp_path, bits="4", millidegrees="84100"), lambda: 0)
+    told = _explained(DEWPOINT, replace(setting, telemetry=lambda: hot), "latency")
+    assert "\n  machine      84.1 C at most (cpu-thermal), 2400 MHz; firmware: throttled\n" in told
+    assert "\n    1. the machine itself says that it was slow then: firmware: throttled\n" in told
+    cool = read_telemetry(sensors.pi5(tmp_path), lambda: 0)
+    told = _explained(DEWPOINT, replace(setting, telemetry=lambda: cool), "latency")
+    assert "the machine itself says" not in told
+    assert "the machine itself says" not in _explained(
+        DEWPOINT, replace(setting, telemetry=lambda: hot), "golden_answer"
+    ), "heat makes no number wrong"
+
+
+def test_throttling_counted_while_it_booted_is_told(setting: Setting, tmp_path: Path) -> None:
+    counts = iter([(5, 5), (5, 9)])
+    told = _explained(
+        DEWPOINT,
+        replace(setting, telemetry=lambda: read_telemetry(sensors.pc(tmp_path, events=next(counts)), lambda: 0)),
+    )
+    assert "; throttled, 4 times counted since the last look\n" in told
 
 
 def test_a_report_of_another_day(tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: Setting) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from edge_runtime.run import lane as lane_module
+from edge_runtime.run import serve
 from edge_runtime.run.boot import boot
 from edge_runtime.run.config import load_config
 from edge_runtime.run.lane import Lane
@@ -15,7 +17,7 @@ from edge_runtime.run.serve import Service
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.summary import summary
 from edge_runtime.sinks.journal import Journal, JournalFull
-from edge_runtime.sources.port import Chunk
+from edge_runtime.sources.port import Chunk, Source
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile, Publish
@@ -110,11 +112,15 @@ def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
     service._link = service._node = None
     service._lives = ()
+    service._machine = SimpleNamespace(trouble="")
     told = (("a", ""), ("b", "x"), ("c", "y"))
     service._lanes = tuple(SimpleNamespace(name=name, trouble=what) for name, what in told)
     assert service._reason() == "line b: x; line c: y"
     service._lanes = service._lanes[:1]
     assert service._reason() == "every check passed"
+    service._machine = SimpleNamespace(trouble="the machine is slowed down: under voltage")
+    assert service._reason() == "the machine is slowed down: under voltage"
+    service._machine = SimpleNamespace(trouble="")
     service._link = SimpleNamespace(trouble="broker b: not connected")
     assert service._reason() == "broker b: not connected"
     service._node = SimpleNamespace(trouble="Sparkplug node g/e: broker b: not connected")
@@ -145,6 +151,56 @@ def test_a_clock_that_is_set_while_serving_is_believed_from_then_on(lane: Lane) 
     assert ["clock_unsynced" in flag_names(one.flags) for one in lane.line.take_answers()] == [True, False]
 
 
+def test_a_machine_that_is_slowed_down_flags_what_is_live_and_no_played_file(lane: Lane) -> None:
+    header, *rows = (ROOT / "examples/frost/station_us_units.csv").read_bytes().splitlines(keepends=True)
+    lane.judge_by_machine(throttled=True)
+    lane.line.feed(header + b"".join(rows[:24]), 0, 0)
+    lane._ages = True
+    for row, throttled in zip(rows[24:27], (True, True, False), strict=True):
+        lane.judge_by_machine(throttled=throttled)
+        lane.line.feed(row, 0, 0)
+    lane.line.run()
+    found = ["throttled" in flag_names(one.flags) for one in lane.line.take_answers()]
+    assert found == [False, True, True, False]
+
+
+def test_what_stands_still_is_probed_at_once_and_then_not_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    service: Any = object.__new__(Service)
+    now, probed = [1], list[int]()
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic_ns=lambda: now[0]))
+    live = SimpleNamespace(is_suspect=False, probe=lambda: probed.append(now[0] // 1_000_000_000) or "")  # type: ignore[func-returns-value]
+    service._lanes, service._lives, service._loaded = (), (live,), SimpleNamespace(config=SimpleNamespace(probe_s=60))
+    service._probe_ns, service._suspect_ns, service._unusable = 60_000_000_000, 0, 0
+    for second in range(1, 30):
+        now[0], live.is_suspect = second * 1_000_000_000, second >= 5
+        service._prove()
+    assert probed == [5, 15, 25]
+    live.is_suspect = False
+    for second in range(30, 90):
+        now[0] = second * 1_000_000_000
+        service._prove()
+    assert probed == [5, 15, 25, 85], "the schedule goes on from the last one"
+
+
+def test_the_service_looks_at_the_machine_and_says_when_that_changes(
+    lane: Lane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service: Any = object.__new__(Service)
+    said = iter(["", "the machine is slowed down: under voltage", "the machine is slowed down: throttled", ""])
+    service._machine = SimpleNamespace(trouble="", look=lambda: setattr(service._machine, "trouble", next(said)))
+    service._lanes = (lane,)
+    lane._ages = True
+    flagged = []
+    for _ in range(4):
+        service._look_at_machine()
+        flagged.append(lane.line._machine_flag != 0)
+    assert flagged == [False, True, True, False]
+    assert capsys.readouterr().err.splitlines() == [
+        "edge-runtime: the machine is slowed down: under voltage; answers are flagged throttled",
+        "edge-runtime: the machine is slowed down no longer",
+    ]
+
+
 def test_silence_turns_fresh_off_and_never_ready(tmp_path: Path) -> None:
     """Three of the contract's periods, by the monotonic clock; refused samples are no news either."""
     lane = _lane(tmp_path)
@@ -152,6 +208,7 @@ def test_silence_turns_fresh_off_and_never_ready(tmp_path: Path) -> None:
     lane._mono_ns = lambda: now[0]
     service: Any = object.__new__(Service)
     service._lanes, service._run_id, service._profile, service._tests = (lane,), "r", None, ()
+    service._machine = SimpleNamespace(state=None)
 
     def signals() -> tuple[bool, bool]:
         health = service._health("OPERATIONAL", "every check passed", ready=True, live=True, stopped=False)
@@ -203,3 +260,26 @@ def test_half_a_line_before_a_stream_that_begins_anew_is_counted(lane: Lane) -> 
 def test_lost_bytes_cost_a_line_that_is_counted_too(lane: Lane) -> None:
     lane._feed(Chunk(b"9.5\n", 0, 0, 4, lost_before=100))
     assert lane.line.ledger.samples_dropped["joined_midway"] == 1
+
+
+def test_a_source_is_told_how_long_the_contract_lets_its_bytes_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    told: list[int] = []
+
+    def gather_ns(_manifest: object, *, timed_by_arrival: bool) -> int:
+        asked.append(timed_by_arrival)
+        return 5
+
+    def make_source(*given: Any, gather_ns: int, **more: Any) -> Source:
+        told.append(gather_ns)
+        return source(*given, **more)
+
+    source = lane_module.make_source
+    monkeypatch.setattr(lane_module, "gather_ns", gather_ns)
+    monkeypatch.setattr(lane_module, "make_source", make_source)
+    decode = load_config(ROOT / "examples/frost/device.toml").config.line[0].decode
+    _lane(tmp_path / "own").stop()
+    _lane(tmp_path / "arrival", decode=decode.model_copy(update={"time": None})).stop()
+    assert (asked, told) == ([False, True], [5, 5])

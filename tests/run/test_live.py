@@ -19,6 +19,7 @@ from edge_runtime.run.config import load_config
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.live import Live, Quarantined
 from edge_runtime.run.setting import make_setting
+from edge_runtime.run.standstill import SUSPECT_CALLS
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
@@ -101,6 +102,44 @@ def test_a_probe_that_breaks_is_a_probe_that_fails() -> None:
     switch.how = lambda outputs: dict.fromkeys(outputs, np.zeros(()))
     assert live.probe().startswith("golden probe: it broke with ")
     assert "\n" not in live.probe()
+
+
+def test_an_output_that_stands_is_suspect_until_a_probe_passes_and_a_new_session_begins_anew() -> None:
+    found = booted()
+    switch = Switch(found.ready)
+    live = live_of(altered(found, infer=switch))
+    assert found.ready is not None
+    frozen: list[Outputs] = []
+    switch.how = lambda outputs: frozen[0] if frozen else (frozen.append(outputs) or outputs)  # type: ignore[func-returns-value]
+    feeds = {name: values[:1] for name, values in found.ready.goldens.tensors.items()}
+
+    def call(count: int) -> None:
+        for n in range(count):
+            live.model.infer({name: values + np.float32(n) for name, values in feeds.items()})
+
+    call(SUSPECT_CALLS)
+    assert not live.is_suspect
+    call(SUSPECT_CALLS)
+    assert live.is_suspect
+    assert live.probe().startswith("golden probe: found ")
+    assert live.is_suspect
+    live.rebuild("why")
+    assert not live.is_suspect
+
+
+def test_a_probe_that_passes_clears_the_suspicion() -> None:
+    found = booted()
+    switch = Switch(found.ready)
+    live = live_of(altered(found, infer=switch))
+    assert found.ready is not None
+    name, values = next(iter(found.ready.goldens.tensors.items()))
+    for n in range(SUSPECT_CALLS + 1):
+        switch.how = lambda outputs: {one: np.zeros_like(made) for one, made in outputs.items()}
+        live.model.infer({name: values[:1] + np.float32(n)})
+    assert live.is_suspect
+    switch.how = dict
+    assert live.probe() == ""
+    assert not live.is_suspect
 
 
 def test_steps_that_fail_as_a_call_have_the_session_made_anew() -> None:

@@ -10,6 +10,7 @@ import pytest
 from edge_runtime.run.boot import boot
 from edge_runtime.run.reports import as_json, as_junit, as_text, as_textfile, verdict
 from edge_runtime.run.setting import make_setting
+from edge_runtime.spec.machine_state import MachineState
 from edge_runtime.spec.report import BOTH_TIERS, LEFT_OUT, Check, Report, Tier
 from edge_runtime.spec.report_file import ReportFile
 from tests.rig.bundles import DEWPOINT, FROST
@@ -46,6 +47,19 @@ SLOW = replace(
     PASSED, checks=(*PASSED.checks[:3], Check("latency", "wanted", "fail", "90 ms", "50 ms", "look for load"))
 )
 UNREAD = replace(WRONG, bundle={"path": 'b/"odd"\\x'}, changed_since_last_pass=())
+
+
+def test_how_the_machine_stood_is_told_where_it_tells() -> None:
+    state = MachineState(("under voltage",), True, {"cpu": 61.25, "gpu": 40.0}, {"policy0": 1500.0}, {"VDD_IN": 4.8})
+    told = replace(PASSED, facts=PASSED.facts | {"machine": state})
+    assert "  machine  61.2 C at most (cpu), 1500 MHz, 4.8 W VDD_IN; under voltage" in as_text(told).splitlines()
+    (boot,) = json.loads(as_json([told]))["boots"]
+    assert boot["machine"] == {
+        "strains": ["under voltage"], "is_slowed": True, "temperatures": {"cpu": 61.25, "gpu": 40.0},
+        "cpu_mhz": {"policy0": 1500.0}, "watts": {"VDD_IN": 4.8}, "gpus": {},
+    }  # fmt: skip
+    assert "  machine" not in as_text(PASSED)
+    assert json.loads(as_json([PASSED]))["boots"][0]["machine"] is None
 
 
 def test_verdict_stands_first_and_last() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from edge_runtime.flow.ledger import Ledger
 from edge_runtime.run.status import describe, main, why_gone
+from edge_runtime.spec.machine_state import MachineState
 from edge_runtime.status.health import BundleIdentity, Health, JournalHealth, LedgerHealth, LineHealth, write_status
 
 DEVICE = """\
@@ -79,6 +80,17 @@ def test_a_living_device_is_described(args, tmp_path, capsys):
         "               The last 3 bytes were cut off.\n"
         "  dead letters 2 refused samples written, 0 told in sum.\n"
     )
+
+
+def test_how_the_machine_stands_where_it_tells(args, tmp_path, capsys):
+    state = MachineState(
+        ("under voltage",), True, {"cpu": 61.25}, {"policy0": 1500.0}, {}, {"gpu": {"load_percent": 3}}
+    )
+    write_status(tmp_path / "state", replace(a_health(), machine=state))
+    assert main(args) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[3] == "  machine 61.2 C at most (cpu), 1500 MHz, gpu 3 % busy; under voltage"
+    assert not any(line.startswith("  machine") for line in describe(a_health()))
 
 
 def test_no_answer_yet_is_of_this_start():

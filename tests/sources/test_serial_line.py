@@ -5,6 +5,7 @@ import time
 import pytest
 
 from edge_runtime.errors import InternalError
+from edge_runtime.flow.gathering import IN_A_ROW, MAX_GATHER_NS
 from edge_runtime.links.serial_port import LineErrors, LinkAbsent, LinkLost
 from edge_runtime.sources.serial_line import SerialLine
 from edge_runtime.spec.source import MIN_QUEUE_BYTES, SerialSource
@@ -244,6 +245,67 @@ class FlakyLink:
 
     def close(self):
         pass
+
+
+class FastLink(FlakyLink):
+    """A link whose every read brings a byte, until ``count`` have come; it tells how each was asked for."""
+
+    def __init__(self, count, waiting=1):
+        self.asked = []
+        self._left, self._waiting = count, waiting
+
+    def read(self):
+        self.asked.append("read")
+        return self._give(1) or super().read()
+
+    def read_waiting(self):
+        self.asked.append("waiting")
+        return self._give(self._waiting)
+
+    def write(self, data):
+        pass
+
+    def _give(self, size):
+        given = min(size, self._left)
+        self._left -= given
+        return b"x" * given
+
+
+def read_all(link, start, **keys):
+    """Start a line on ``link`` and take what it brings until it is lost; each test gives it 50 bytes."""
+    source = SerialSource(port="COM3", **keys)
+    links = iter([link])
+
+    def open_link(_spec):
+        found = next(links, None)
+        if found is None:
+            msg = "COM3: no such device"
+            raise LinkAbsent(msg)
+        return found
+
+    rig = start(source, open_link=open_link, gather_ns=MAX_GATHER_NS)
+    rig.until_bytes(50)
+    rig.until_said("waiting: ")
+    assert rig.data == b"x" * 50
+
+
+def test_the_bytes_of_a_fast_line_are_read_together_and_none_is_lost(start):
+    link = FastLink(50, waiting=10)
+    read_all(link, start)
+    # The clock stands still, so all reads are close together; once nothing waits, it is waited for as ever.
+    assert link.asked == ["read"] * IN_A_ROW + ["waiting", "waiting", "waiting", "read"]
+
+
+def test_a_fast_line_that_falls_silent_is_waited_for(start):
+    link = FastLink(50, waiting=0)
+    read_all(link, start)
+    assert link.asked[IN_A_ROW : IN_A_ROW + 4] == ["waiting", "read", "waiting", "read"]
+
+
+def test_an_answer_to_a_question_is_never_left_to_gather(start):
+    link = FastLink(50)
+    read_all(link, start, poll={"send": "?", "every_s": 0.1})
+    assert set(link.asked) == {"read"}
 
 
 def test_only_the_instrument_that_answers_as_expected_is_read(device, start):

@@ -1,11 +1,13 @@
 import json
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 
 from edge_runtime.errors import TemporaryError
 from edge_runtime.flow.ledger import Ledger
+from edge_runtime.spec.machine_state import MachineState
 from edge_runtime.status import health as health_module
 from edge_runtime.status.health import (
     BundleIdentity,
@@ -53,6 +55,16 @@ def test_reads_back_what_was_written(tmp_path):
     assert raw["lines"][0]["ledger"]["counts"]["samples"]["rejected"] == {"not_finite": 2}
     assert raw["lines"][0]["bundle"] == {"id": "frost", "version": "1.0.0", "digest": "ab" * 32}
     assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_how_the_machine_stands_comes_back_as_it_was(tmp_path):
+    state = MachineState(
+        ("under voltage",), True, {"cpu": 61.25}, {"policy0": 1500.0}, {"VDD_IN": 4.8}, {"gpu": {"mhz": 3.0}}
+    )
+    health = replace(a_health(), machine=state)
+    write_status(tmp_path, health)
+    assert read_status(tmp_path) == health
+    assert json.loads(health.as_message())["machine"]["temperatures"] == {"cpu": 61.25}
 
 
 def test_a_ledger_says_whether_it_adds_up():
