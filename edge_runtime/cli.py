@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NoReturn
 
 from edge_runtime import __version__
@@ -118,8 +119,13 @@ def _call(words: list[str]) -> int:
         _refuse_missing_flag(extra[0], command, words)
         raise _unknown(extra[0], (flag.name for flag in command.flags), f"{_PROGRAM} {command.name}")
     arguments.command = command.name
-    code: int = _handler(command.handler)(arguments)
+    code: int = _handler(_module(command))(arguments)
     return code
+
+
+def _module(command: Command) -> str:
+    """A device has no onnx, and then needs no module that a workstation has."""
+    return command.workstation if command.workstation and find_spec("onnx") else command.handler
 
 
 def _handler(module: str) -> Callable[[argparse.Namespace], int]:

@@ -26,7 +26,7 @@ class Command(NamedTuple):
     """One command; ``name`` has two words where it belongs to a group, as ``config show``.
 
     ``handler`` is a module whose ``main`` takes the parsed arguments, the command's name among them as ``command``,
-    and returns the exit code.
+    and returns the exit code. ``workstation`` is the one in its place where onnx is installed.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Command(NamedTuple):
     example: str
     handler: str
     flags: tuple[Flag, ...] = ()
+    workstation: str = ""
 
 
 def _positive(text: str) -> float:
@@ -156,16 +157,22 @@ COMMANDS: Final = (
     ),
     Command(
         "explain",
-        "say what broke a self-test first, by how much, what changed since the last pass, and what to do",
-        "edge-runtime explain --bundle bundles/frost",
+        "say what broke a self-test first, by how much, in which node or step, what changed since, and what to do",
+        "edge-runtime explain report.json --bundle from-the-device/frost --against bundles/frost",
         "edge_runtime.run.explain",
         (
             Flag("REPORT", "a report that `selftest --json` wrote", optional=True),
-            Flag("--bundle", "boot this bundle now instead: a folder or a .tar of it", "PATH"),
+            Flag("--bundle", "the bundle that was tested; without REPORT, boot it now", "PATH"),
+            Flag(
+                "--against",
+                "the bundle that was delivered; with onnx: name the first node or step that differs",
+                "PATH",
+            ),
             Flag("--config", "device file whose lines are to be booted with it", "FILE"),
             Flag("--profile", "device profile, by name or file", "PROFILE"),
             Flag("--inject", "corrupt the input of one check, to see how it would be told", "CHECK"),
         ),
+        "edge_runtime.author.bisect_command",
     ),
     Command(
         "doctor",

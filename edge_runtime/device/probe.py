@@ -9,7 +9,7 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _X86: Final = ("sse4_1", "avx2", "avx512f", "avx512_vnni", "avx_vnni")
 _ARM: Final = ("asimddp", "i8mm", "sve", "sme")
@@ -41,7 +41,11 @@ _TIMEX_BYTES: Final = 1024  # struct timex has 208 bytes on 64-bit Linux
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was found. Memory in MiB (2^20 bytes); ``isa`` has the watched CPU features; None is "not known"."""
+    """What was found. Memory in MiB (2^20 bytes); ``isa`` has the watched CPU features; None is "not known".
+
+    ``memory_limit_mb`` is the smallest limit of the control groups around this process, ``memory_left_mb`` the least that
+    one of them has left, file cache that the kernel would give up counted as free; it need not be that of the limit.
+    """
 
     architecture: str | None = None
     cpu_model: str | None = None
@@ -50,6 +54,7 @@ class Machine:
     memory_total_mb: int | None = None
     memory_available_mb: int | None = None
     memory_limit_mb: int | None = None
+    memory_left_mb: int | None = None
     kernel: str | None = None
     glibc: str | None = None
     device_tree_model: str | None = None
@@ -67,6 +72,7 @@ def probe(root: Path = Path("/")) -> Machine:
     here = root == Path("/")
     processors = _processors(_text(root / "proc/cpuinfo"))
     memory = _memory(_text(root / "proc/meminfo"))
+    groups = _groups(root)
     return Machine(
         architecture=_architecture(root, processors, here=here),
         cpu_model=_cpu_model(processors),
@@ -74,7 +80,8 @@ def probe(root: Path = Path("/")) -> Machine:
         cores=len(processors) or (os.cpu_count() if here else None),
         memory_total_mb=memory.get("MemTotal"),
         memory_available_mb=memory.get("MemAvailable"),
-        memory_limit_mb=_memory_limit(root),
+        memory_limit_mb=min((one.limit // _MIB for one in groups), default=None),
+        memory_left_mb=_least_left(groups),
         kernel=_line(root / "proc/sys/kernel/osrelease") or ((platform.release() or None) if here else None),
         glibc=_glibc() if here else None,
         device_tree_model=_line(root / "proc/device-tree/model"),
@@ -82,6 +89,18 @@ def probe(root: Path = Path("/")) -> Machine:
         boot_id=_line(root / "proc/sys/kernel/random/boot_id"),
         clock_synchronised=clock_synchronised(root, here=here),
     )
+
+
+class FreeMemory(NamedTuple):
+    """MiB a process could still take: of the whole machine, and of the tightest control group around it."""
+
+    available_mb: int | None
+    left_mb: int | None
+
+
+def free_memory(root: Path = Path("/")) -> FreeMemory:
+    """Read again what changes by the second, and no more; None is "not known", or no limit."""
+    return FreeMemory(_memory(_text(root / "proc/meminfo")).get("MemAvailable"), _least_left(_groups(root)))
 
 
 def has_vnni(machine: Machine) -> bool:
@@ -160,27 +179,70 @@ def _memory(text: str | None) -> dict[str, int]:
     return {name: int(kib) // _KIB_PER_MIB for name, kib in found}
 
 
-def _memory_limit(root: Path) -> int | None:
-    """Return the smallest limit that any control group around this process sets, in MiB."""
-    limits = []
+class _Group(NamedTuple):
+    """One control group with a limit on memory, in bytes; ``left`` is None where it does not tell what is used."""
+
+    limit: int
+    left: int | None
+
+
+class _Names(NamedTuple):
+    """What the two versions of control groups call the same things; ``cache`` is what the kernel gives up at need."""
+
+    limit: str
+    used: str
+    cache: tuple[str, ...]
+
+
+# tmpfs is counted as "file" or "cache" there but cannot be given up; the lists of inactive and active pages leave it out.
+_V1: Final = _Names(
+    "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
+)  # fmt: skip
+_V2: Final = _Names("memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable"))
+
+
+def _groups(root: Path) -> list[_Group]:
+    """Every control group around this process that limits its memory."""
+    groups = []
     for line in (_text(root / "proc/self/cgroup") or "").splitlines():
         hierarchy, controllers, path = (*line.split(":", 2), "", "")[:3]
         if hierarchy == "0":
-            limits += _limits(root / "sys/fs/cgroup", path, "memory.max")
+            groups += _limiting(root / "sys/fs/cgroup", path, _V2)
         elif "memory" in controllers.split(","):
-            limits += _limits(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
-    return min(limits) // _MIB if limits else None
+            groups += _limiting(root / "sys/fs/cgroup/memory", path, _V1)
+    return groups
 
 
-def _limits(top: Path, path: str, name: str) -> list[int]:
+def _limiting(top: Path, path: str, names: _Names) -> list[_Group]:
     # In a container the path is often the host's and not there; the group's own files then lie at the top.
     folders = [top]
     for part in path.strip("/").split("/"):
         if part in ("", "..", "."):
             break
         folders.append(folders[-1] / part)
-    texts = [_line(folder / name) or "" for folder in folders]
-    return [int(text) for text in texts if text.isdecimal() and int(text) < _NO_LIMIT_BYTES]
+    limits = ((folder, _number(_line(folder / names.limit))) for folder in folders)
+    return [
+        _Group(limit, _left(folder, limit, names))
+        for folder, limit in limits
+        if limit is not None and limit < _NO_LIMIT_BYTES
+    ]
+
+
+def _left(folder: Path, limit: int, names: _Names) -> int | None:
+    used = _number(_line(folder / names.used))
+    if used is None:
+        return None
+    numbers = dict(line.split(" ", 1) for line in (_text(folder / "memory.stat") or "").splitlines() if " " in line)
+    cache = sum(_number(numbers.get(name)) or 0 for name in names.cache)
+    return max(0, limit - max(0, used - cache))
+
+
+def _least_left(groups: list[_Group]) -> int | None:
+    return min((one.left // _MIB for one in groups if one.left is not None), default=None)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 def _firmware(root: Path) -> str | None:

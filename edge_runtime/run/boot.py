@@ -1,12 +1,13 @@
 """The trust line: from a path to a model that may serve, each value made only by the step before; nothing is cached."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.verify import VerifiedBundle
@@ -15,7 +16,7 @@ from edge_runtime.device.probe import Machine
 from edge_runtime.device.telemetry import Telemetry, read_telemetry
 from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
 from edge_runtime.flow.model import Model
-from edge_runtime.run import checks, golden_checks
+from edge_runtime.run import checks, golden_checks, latency, memory_checks
 from edge_runtime.run.strain import state_of, strains
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.binding import ChannelBinding
@@ -26,13 +27,15 @@ from edge_runtime.spec.report import LEFT_OUT, Check, Report, Tier
 _PROOF: Final = object()
 _T = TypeVar("_T")
 QUANT_PRECISION: Final = "quant_precision"
+_BROKE: Final = "a call failed while it was measured"
 
 # What `--inject NAME` can corrupt the input of: every check, and the one option of a session that is right or wrong by
 # the processor (withheld, it is `golden_output` that must notice).
 INJECTABLE: Final = (
-    "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "provider",
-    "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer", "golden_batches",
-    "negative_goldens", "latency", "provider_choice", "memory", QUANT_PRECISION,
+    "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "headroom",
+    "provider", "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer",
+    "golden_batches", "negative_goldens", "latency", "provider_choice", "memory", "memory_limit",
+    QUANT_PRECISION,
 )  # fmt: skip
 
 _OF_THE_SESSION: Final = ("golden_output", "golden_batches")
@@ -133,6 +136,23 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
     )
 
 
+class _Passed(NamedTuple):
+    """One provider that passed every required check, with all that was found on it."""
+
+    provider: str
+    model: Model
+    goldens: Goldens
+    facts: dict[str, Any]
+    checks: list[Check]
+
+
+def _figures(passed: Sequence[_Passed]) -> list[tuple[str, float]]:
+    """Each provider's ms a paced call, measured in turn."""
+    with latency.kernel_clock() as clock:
+        times = latency.in_turn([golden_checks.one_call(one.model, one.goldens) for one in passed], clock)
+    return [(one.provider, ms) for one, ms in zip(passed, times, strict=True)]
+
+
 class _Trial:
     """One boot under way: the checks so far, and what is known of the bundle; a value is None where its step failed."""
 
@@ -161,21 +181,39 @@ class _Trial:
         floor = setting.floors.get(manifest.id, 0) if manifest is not None else 0
         self._check("rollback_floor", checks.rollback_floor, manifest, floor)
         version = self._check("onnxruntime", checks.onnxruntime)
-        # Along the profile's list, never beyond it; the last one's failure is the boot's.
-        model, refused = None, dict[str, str]()
-        for choice in setting.profile.providers:
-            before = len(self.checks)
+        model = self._served(bundle, manifest, version)
+        self._check("memory", memory_checks.memory, manifest, tier="wanted")
+        self._check("memory_limit", memory_checks.memory_limit, setting.profile)
+        return model
+
+    def _served(self, bundle: VerifiedBundle | None, manifest: Manifest | None, version: str | None) -> Model | None:
+        """Along the profile's list, never beyond it; where none passes, the last one's failure is the boot's."""
+        profile, before = self._setting.profile, len(self.checks)
+        passed, refused = list[_Passed](), list[tuple[str, str]]()
+        for choice in profile.providers:
+            del self.checks[before:]
             model = self._on(choice, bundle, manifest, version)
             failed = next(
                 (one for one in self.checks[before:] if one.status == "fail" and one.tier == "required"), None
             )
-            if failed is None or choice is setting.profile.providers[-1]:
+            if failed is not None:
+                refused.append((choice.name, f"{failed.id}, {failed.measured}"))
+                continue
+            if model is None or self.goldens is None:
+                break  # what failed is above, and no provider has a part in it
+            passed.append(_Passed(choice.name, model, self.goldens, dict(self.facts), self.checks[before:]))
+            if profile.choose == "first":
                 break
-            refused[choice.name] = f"{failed.id}, {failed.measured}"
-            del self.checks[before:]
-        served = self.facts["provider"] if model is not None or refused else None
-        self._check("provider_choice", checks.provider_choice, served, refused, tier="wanted")
-        self._check("memory", checks.memory, manifest, setting.profile, tier="wanted")
+        figures = _figures(passed) if profile.choose == "fastest" else []
+        refused += [(name, f"latency, {_BROKE}") for name, ms in figures if ms == inf]
+        if passed:
+            served = passed[latency.fastest([ms for _, ms in figures])] if figures else passed[0]
+            self.checks[before:], self.goldens, self.facts = served.checks, served.goldens, served.facts
+            model = served.model
+        else:
+            del refused[-1:]
+        name = self.facts["provider"] if model is not None or refused else None
+        self._check("provider_choice", checks.provider_choice, name, refused, figures, tier="wanted")
         return model
 
     def _on(
@@ -186,8 +224,11 @@ class _Trial:
         variant = self._check(
             "compatibility", checks.compatibility, manifest, choice.name, setting.profile, setting.machine, version
         )
+        self._check("headroom", memory_checks.headroom, bundle, manifest, variant, choice, setting)
+        # Nothing is loaded that there is no room for; where a system does not tell its memory, it is tried.
+        loadable = None if self.checks[-1].status == "fail" else variant
         opened = partial(checks.provider, withheld=self._inject == QUANT_PRECISION)
-        sessions = self._check("provider", opened, bundle, manifest, variant, choice, setting)
+        sessions = self._check("provider", opened, bundle, manifest, loadable, choice, setting)
         self.facts |= {
             "onnxruntime": version or "none", "provider": choice.name, "profile": setting.profile.name,
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
@@ -203,7 +244,7 @@ class _Trial:
         for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
             self._check(name, getattr(golden_checks, name), model, goldens, choice.name)
         self._say_why(sessions)
-        self._check("latency", golden_checks.latency, model, goldens, setting.profile, tier="wanted")
+        self._check("latency", golden_checks.latency, model, goldens, setting.profile)
         return model
 
     def _say_why(self, sessions: checks.Sessions | None) -> None:

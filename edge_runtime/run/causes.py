@@ -20,6 +20,7 @@ STAGES: Final[Mapping[str, str]] = {
     "rollback_floor": "the bundle's age",
     "onnxruntime": "the installation",
     "compatibility": "bundle against machine and onnxruntime",
+    "headroom": "memory, before the model is loaded",
     "provider": "loading the model",
     "placement": "where the model's nodes run",
     "goldens": "the stored cases themselves",
@@ -32,14 +33,15 @@ STAGES: Final[Mapping[str, str]] = {
     "negative_goldens": "what must be refused",
     "latency": "time",
     "provider_choice": "which of the profile's providers serves",
-    "memory": "memory",
+    "memory": "memory, against the bundle's promise",
+    "memory_limit": "memory, with the model loaded",
     "ports": "the serial ports",
 }
 
 _GOLDEN: Final = ("golden_tensor", "golden_output", "golden_answer")
 FOLLOWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "golden_batches": _GOLDEN, "negative_goldens": ("golden_tensor", "bindings"), "golden_output": ("placement",),
-    "latency": ("placement",),
+    "golden_tensor": ("golden_output",), "golden_batches": _GOLDEN, "negative_goldens": ("golden_tensor", "bindings"),
+    "golden_output": ("placement",), "latency": ("placement",), "memory_limit": ("headroom",),
 }  # fmt: skip
 """By check the earlier ones whose failure it shares."""
 
@@ -99,6 +101,14 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
               ("bundle", "processor", "features", "architecture")),
         Cause("the profile is another machine's", "name the right one in device.toml", ("configuration",)),
     ),
+    "headroom": (
+        Cause("other programs, or an older copy of this one, have taken the memory",
+              "look at what runs (top, systemd-cgtop); run it again when that has ended"),
+        Cause("the service's or container's limit, or the profile's memory_mb, is set too low",
+              "raise MemoryMax= or memory_mb where the machine has more", ("configuration",)),
+        Cause("the bundle needs more than the one before, or states more than it takes",
+              "edge-runtime diff shows both; have the author state what `memory` of the self-test measured", ("bundle",)),
+    ),
     "provider": (
         Cause("the provider is not in this onnxruntime", "install the distribution the profile names", ("onnxruntime", "provider")),
         Cause("the model is not this manifest's: other inputs, outputs or batch size", "have the author build it again",
@@ -138,16 +148,21 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
     ),
     "negative_goldens": (_EDITED, _REBUILD, _OWN_LIBRARY),
     "latency": (
-        Cause("other programs take the processor, or it is throttled by heat or a governor",
-              "look at the load and the temperature; run it again when idle"),
+        Cause("the processor is throttled by heat, power or a governor; the time other programs took is not counted",
+              "look at temperature, supply and governor (edge-runtime doctor); run it again when it is cool"),
         Cause("a slower kernel: onnxruntime or the processor's features changed", "go back, or have the limit raised",
               ("onnxruntime", "features", "processor", "kernel")),
         Cause("the model is slower than the one before", "edge-runtime diff; use a faster machine", ("bundle",)),
     ),
     "memory": (
-        Cause("the bundle's need or the profile's limit is set too low", "raise it where the machine has more",
-              ("bundle", "configuration")),
+        Cause("the bundle states less than it takes", "have the author state what was measured here", ("bundle",)),
         Cause("another onnxruntime takes more", "go back, or raise the limit", ("onnxruntime",)),
+    ),
+    "memory_limit": (
+        Cause("the profile's memory_mb, or the service's limit, is set too low", "raise it where the machine has more",
+              ("configuration",)),
+        Cause("the provider or the bundle takes more than before", "edge-runtime diff; go back, or raise the limit",
+              ("bundle", "onnxruntime", "provider")),
     ),
     "ports": (
         Cause("the adapter is unplugged, or has not come up yet", "plug it in or wait; edge-runtime doctor lists what is there"),

@@ -4,7 +4,6 @@ Every check gives (value, measured, limit) or raises an EdgeRuntimeError, and ta
 input, never its comparison, so that the comparison is what must notice.
 """
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -283,17 +282,26 @@ def _told(options: Mapping[str, str]) -> str:
     return "".join(f" {key}={text}" for key, text in options.items())
 
 
-def provider_choice(provider: str, refused: Mapping[str, str], *, inject: bool) -> tuple[bool, str, str]:
-    """The provider that serves is the first of the profile's list; where it is a later one, why stands here."""
+def provider_choice(
+    provider: str, refused: Sequence[tuple[str, str]], figures: Sequence[tuple[str, float]], *, inject: bool
+) -> tuple[bool, str, str]:
+    """The provider that serves is the one the profile asks for, and none of its list was refused on the way to it.
+
+    ``refused`` is (provider, reason); ``figures`` (provider, ms a call) of all that were measured against each other.
+    """
     if inject:
-        refused = {"AnotherExecutionProvider": "provider, it was injected"} | dict(refused)
+        refused = [("AnotherExecutionProvider", "provider, it was injected"), *refused]
+    measured = "; ".join(f"{name} {ms:.3g} ms" for name, ms in figures)
+    wanted = "the fastest of the profile's list" if figures else "the first of the profile"
+    served = f"{provider} ({measured})" if measured else provider
     if refused:
-        why = "; ".join(f"{name} was refused by {reason}" for name, reason in refused.items())
+        why = "; ".join(f"{name} was refused by {reason}" for name, reason in refused)
         raise DeviceError(
-            subject="provider", found=f"{provider}: {why}", expected=f"{next(iter(refused))}, the first of the profile",
+            subject="provider", found=f"{served}: {why}",
+            expected=f"{wanted}, with none refused" if figures else f"{refused[0][0]}, {wanted}",
             todo="mend what refused it, or take it off the profile's list",
         )  # fmt: skip
-    return True, provider, "the first of the profile"
+    return True, served, wanted
 
 
 def _same_inputs(session: engine.Session, found: Manifest) -> None:
@@ -442,30 +450,6 @@ def _perhaps(key: str, names: Sequence[str]) -> str:
 
     near = get_close_matches(key, names, n=1, cutoff=0.6)
     return f" ({near[0]} perhaps)" if near else ""
-
-
-def memory(found: Manifest, profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:
-    """The process is not larger than the bundle and the profile allow."""
-    used = _resident_mb()
-    limit = min(found.needs.memory_mb, profile.memory_mb or float("inf"))
-    if inject:
-        used = limit + 1
-    if used is None:
-        raise NotChecked("not known", "this system does not tell a process its size in /proc")
-    if used > limit:
-        raise DeviceError(
-            subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:g} MB",
-            todo="use a machine with more memory and raise the limit in the profile",
-        )  # fmt: skip
-    return True, f"{used:.0f} MB", f"{limit:g} MB"
-
-
-def _resident_mb() -> float | None:
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6  # 4 KiB on most machines, 16 KiB on a Raspberry Pi 5
 
 
 def _too_new(subject: str, found: int, expected: str, runtime: str) -> NoReturn:

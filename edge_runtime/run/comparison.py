@@ -43,7 +43,8 @@ def compare_tensors(found: Tensors, goldens: Goldens, manifest: Manifest) -> Dif
 def _compare_tensors(
     found: Tensors, goldens: Goldens, limits: Mapping[str, tuple[float, float]], inputs: Mapping[str, Input]
 ) -> Iterator[Difference]:
-    for name, expected in goldens.tensors.items():
+    # States last: where a tensor is off, what the model passes on is off with it.
+    for name, expected in sorted(goldens.tensors.items(), key=lambda one: one[0] not in inputs):
         # A state comes out of the model itself, so it is as near as the model's outputs are; float32's own distance.
         rtol, atol = limits.get(name, (1e-5, 1e-5))
         actual = found[name][: len(goldens)]
@@ -51,6 +52,8 @@ def _compare_tensors(
         if not compared.holds and name in inputs and actual.shape == expected.shape:
             where = channels_beyond(actual, expected, rtol, atol, inputs[name])
             compared = replace(compared, measured=f"{name}: {compared.measured}{where}")
+        elif not compared.holds and name not in inputs:
+            compared = replace(compared, measured=f"state {name}: {compared.measured}")
         yield compared
 
 

@@ -89,11 +89,13 @@ def system(machine: Machine) -> Finding:
 
 def memory(machine: Machine, profile: DeviceProfile | None) -> Finding:
     """Compare what this process may have with what it needs, in MiB."""
-    known = [size for size in (machine.memory_available_mb, machine.memory_limit_mb) if size is not None]
+    sizes = (machine.memory_available_mb, machine.memory_limit_mb, machine.memory_left_mb)
+    known = [size for size in sizes if size is not None]
     if not known:
         return Finding("memory", "skipped", "not checked: the kernel does not tell", "see that 256 MiB are free")
     need = profile.memory_mb if profile is not None and profile.memory_mb is not None else MIN_MEMORY_MB
     limit = f", limited to {machine.memory_limit_mb} MiB" if machine.memory_limit_mb is not None else ""
+    limit += f", of which {machine.memory_left_mb} are left" if machine.memory_left_mb is not None else ""
     text = f"{machine.memory_available_mb} of {machine.memory_total_mb} MiB available{limit}; {need} MiB wanted"
     if min(known) < need:
         return Finding("memory", "warn", text, "stop other programs or raise the limit")

@@ -71,7 +71,10 @@ class DeviceProfile(BaseModel):
     match: tuple[Annotated[str, Field(min_length=3)], ...] = Field(
         default=(), description="Parts of the device-tree model, one of which a machine must show."
     )
-    providers: tuple[ProviderChoice, ...] = Field(min_length=1, description="The first that works and fits serves.")
+    providers: tuple[ProviderChoice, ...] = Field(min_length=1, description="In order of preference.")
+    choose: Literal["first", "fastest"] = Field(
+        default="first", description="Which serves of those that pass: the first of the list, or the fastest."
+    )
     intra_threads: int = Field(default=1, ge=1, le=256, description="Threads inside one inference.")
     variant: str | None = Field(default=None, description="The bundle's variant to serve; absent: the first that fits.")
     isa: tuple[IsaFeature, ...] = Field(default=(), description="CPU features the machine must have.")

@@ -64,7 +64,7 @@ class Provenance(Frozen):
 
 
 class Needs(Frozen):
-    """What the model may cost where it serves; measured at boot, wanted."""
+    """What the model may cost where it serves; held against the machine and measured at each boot."""
 
     latency_p99_ms: PositiveFloat
     memory_mb: PositiveFloat

@@ -76,7 +76,7 @@ flags = [{{ name = "frost", side = "below", on = 2.0, off = 2.5 }}]
 
 [needs]
 latency_p99_ms = 1000
-memory_mb = 4000
+memory_mb = 2000
 
 [goldens]
 count = 24

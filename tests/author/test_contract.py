@@ -32,8 +32,8 @@ def test_the_examples_load(name: str) -> None:
         ('side = "below"', 'sides = "below"', "unknown key 'sides'; expected 'side' perhaps"),
         ("period_s = 60", "period = 60", "unknown key 'period'; expected 'period_s' perhaps"),
         (
-            "memory_mb = 4000",
-            "zzz = 1\nmemory_mb = 4000",
+            "memory_mb = 2000",
+            "zzz = 1\nmemory_mb = 2000",
             "unknown key 'zzz'; expected one of latency_p99_ms,",
         ),
         ('unit = "Cel"\ntol', 'unit = "C"\ntol', "input.0.channel.0.unit: found 'C'; expected a UCUM unit"),
@@ -162,7 +162,7 @@ def test_every_mistake_of_a_contract_is_told_in_one_run_and_each_once(pack: Pack
     for old, new in (
         ('licence = "CC0-1.0"', 'licence = "TODO"'), ('unit = "Cel"\ntol', 'unit = "TODO"\ntol'),
         ("physical = [0, 105]", 'physical = ["TODO", "TODO"]'), ("tolerated = [-30", "tolerrated = [-30"),
-        ('version = "1.2.3"', 'version = "1.2"'), ('target = "train_y"', "target = 5"), ("memory_mb = 4000\n", ""),
+        ('version = "1.2.3"', 'version = "1.2"'), ('target = "train_y"', "target = 5"), ("memory_mb = 2000\n", ""),
         ('exporter = "onnx.helper"\n', ""), ("on = 2.0", 'on = "cold"'),
     ):  # fmt: skip
         pack.edit(old, new)

@@ -119,7 +119,7 @@ def _manifest(
         "inputs": [_input(port) for port in graph.inputs],
         "outputs": outputs,
         "batch_sizes": list(sizes),
-        "needs": {"latency_p99_ms": 5000.0, "memory_mb": 4000.0},
+        "needs": {"latency_p99_ms": 5000.0, "memory_mb": 2000.0},
     }  # fmt: skip
     return json.dumps(raw).encode()
 

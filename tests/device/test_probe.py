@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_runtime.device.probe import Machine, has_vnni, needs_x64_quant_precision, probe
+from edge_runtime.device.probe import FreeMemory, Machine, free_memory, has_vnni, needs_x64_quant_precision, probe
 from tests.device import trees
 
 
@@ -21,6 +21,7 @@ def test_an_x86_machine_with_vnni(tmp_path: Path) -> None:
         memory_total_mb=8192,
         memory_available_mb=4096,
         memory_limit_mb=None,
+        memory_left_mb=None,
         kernel="6.1.0-30-amd64",
         glibc=None,
         device_tree_model=None,
@@ -110,6 +111,63 @@ def test_the_smallest_limit_of_the_control_groups_counts(
     tmp_path: Path, files: dict[str, str], limit: int | None
 ) -> None:
     assert probe(trees.write(tmp_path, files)).memory_limit_mb == limit
+
+
+SERVICE = "sys/fs/cgroup/system.slice/edge.service/"
+STAT_V2 = "anon 41943040\nfile 62914560\nshmem 10485760\ninactive_file 31457280\nactive_file 20971520\nslab_reclaimable 1048576\n"
+STAT_V1 = "cache 99\ninactive_file 1\nactive_file 1\ntotal_inactive_file 10485760\ntotal_active_file 5242880\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        # 256 MiB, of which 110 are used, of which 51 are cache that the kernel would give up; its tmpfs is not.
+        ({"memory.max": "268435456\n", "memory.current": "115343360\n", "memory.stat": STAT_V2}, 197),
+        ({"memory.max": "268435456\n", "memory.current": "115343360\n"}, 146),
+        ({"memory.max": "268435456\n", "memory.current": "536870912\n"}, 0),
+        ({"memory.max": "268435456\n", "memory.current": "1048576\n", "memory.stat": STAT_V2}, 256),
+        ({"memory.max": "268435456\n", "memory.current": "many\n"}, None),
+        ({"memory.max": "268435456\n"}, None),
+        ({"memory.max": "max\n", "memory.current": "115343360\n"}, None),
+        ({"memory.max": "268435456\n", "memory.current": "115343360\n", "memory.stat": "nonsense\nanon\n"}, 146),
+    ],
+)
+def test_what_a_control_group_has_left(tmp_path: Path, files: dict[str, str], left: int | None) -> None:
+    tree = {"proc/self/cgroup": "0::/system.slice/edge.service\n"}
+    tree |= {f"{SERVICE}{name}": text for name, text in files.items()}
+    assert probe(trees.write(tmp_path, tree)).memory_left_mb == left
+    assert free_memory(tmp_path).left_mb == left
+
+
+def test_the_group_with_the_least_left_counts_not_the_one_with_the_smallest_limit(tmp_path: Path) -> None:
+    tree = {
+        "proc/self/cgroup": "0::/system.slice/edge.service\n",
+        "sys/fs/cgroup/system.slice/memory.max": str(512 << 20),
+        "sys/fs/cgroup/system.slice/memory.current": str(480 << 20),
+        f"{SERVICE}memory.max": str(256 << 20),
+        f"{SERVICE}memory.current": str(100 << 20),
+    }
+    machine = probe(trees.write(tmp_path, tree))
+    assert (machine.memory_limit_mb, machine.memory_left_mb) == (256, 32)
+
+
+def test_what_a_control_group_of_version_1_has_left(tmp_path: Path) -> None:
+    tree = {
+        "proc/self/cgroup": "4:cpu,memory:/box\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "104857600\n",
+        "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "67108864\n",
+        "sys/fs/cgroup/memory/box/memory.usage_in_bytes": "41943040\n",
+        "sys/fs/cgroup/memory/box/memory.stat": STAT_V1,
+    }
+    assert probe(trees.write(tmp_path, tree)).memory_left_mb == 39
+
+
+def test_free_memory_is_read_anew(tmp_path: Path) -> None:
+    assert free_memory(trees.vnni(tmp_path)) == FreeMemory(4096, None)
+    trees.write(tmp_path, {"proc/meminfo": "MemTotal:  8388608 kB\nMemAvailable:  1048576 kB\n"})
+    assert free_memory(tmp_path) == FreeMemory(1024, None)
+    assert free_memory(tmp_path / "none") == FreeMemory(None, None)
 
 
 def test_quant_precision_is_for_x86_without_vnni_and_wide_weights_alone(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def manifest(channels: Sequence[Raw], shape: Sequence[int | str], axes: Sequence
              "steps": steps}
         ],
         "outputs": [{"tensor": "y", "name": "value", "meaning": "a test", "unit": "1"}],
-        "batch_sizes": [1, 4], "needs": {"latency_p99_ms": 5000.0, "memory_mb": 4000.0},
+        "batch_sizes": [1, 4], "needs": {"latency_p99_ms": 5000.0, "memory_mb": 2000.0},
     } | changes  # fmt: skip
 
 

@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.rig.bundles import write_with_manifest
 from tests.rig.need import need
 
 pytestmark = pytest.mark.long
@@ -82,3 +85,42 @@ def test_what_is_not_there_stops_the_boot(python: Path, tmp_path: Path, provider
     assert code == 1
     (failed,) = [one["measured"] for one in checks.values() if one["status"] == "fail"]
     assert words in failed
+
+
+def test_of_two_that_pass_the_fastest_serves(python: Path, tmp_path: Path) -> None:
+    """Which one that is belongs to the machine; the figures of both stand there, and the choice is theirs."""
+    profile = tmp_path / "quick.toml"
+    profile.write_text(ELSEWHERE.format("quick") + 'choose = "fastest"\n')
+    code, checks = selftest(python, ROOT / "bundles" / "frost", str(profile))
+    told = checks["provider_choice"]
+    print(f"frost provider_choice: {told['measured']}")  # noqa: T201 -- the figures, for who runs it with -s
+    assert (code, told["status"], told["limit"]) == (0, "pass", "the fastest of the profile's list")
+    number = r"([\d.e-]+) ms"
+    found = re.fullmatch(
+        rf"(\w+) \(OpenVINOExecutionProvider {number}; CPUExecutionProvider {number}\)", told["measured"]
+    )  # fmt: skip
+    assert found
+    openvino_ms, cpu_ms = float(found[2]), float(found[3])
+    assert found[1] == ("CPUExecutionProvider" if cpu_ms <= openvino_ms * 2 / 3 else "OpenVINOExecutionProvider")
+    assert checks["provider"]["measured"].startswith(found[1])
+
+
+def test_what_openvino_does_not_take_is_a_fallback_beyond_the_share(python: Path, tmp_path: Path) -> None:
+    """Trees, with a tolerance for OpenVINO that their author never gave: without a share no session, with one too small no boot."""
+    bundle = write_with_manifest(ROOT / "bundles" / "tiny_trees", tmp_path / "trees", _tolerated)
+    for share, check in ((0.0, "provider"), (0.4, "placement")):
+        profile = tmp_path / "share.toml"
+        profile.write_text(
+            ELSEWHERE.format("share")
+            + f'[[providers]]\nname = "OpenVINOExecutionProvider"\nallowed_elsewhere = {share}\n'
+        )
+        code, checks = selftest(python, bundle, str(profile))
+        assert code == 1
+        assert next(name for name, one in checks.items() if one["status"] == "fail") == check
+    assert "on CPUExecutionProvider" in checks["placement"]["measured"]
+    assert checks["placement"]["limit"] == "OpenVINOExecutionProvider, at most 40% elsewhere"
+
+
+def _tolerated(raw: dict[str, Any]) -> None:
+    for variant in raw["variants"]:
+        variant["tolerances"]["OpenVINOExecutionProvider"] = variant["tolerances"]["CPUExecutionProvider"]

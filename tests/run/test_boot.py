@@ -1,7 +1,8 @@
 """Every check of a boot can fail, each on its own, and a bundle that was edited fails at the stage it should."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
@@ -14,8 +15,8 @@ import pytest
 from onnx import numpy_helper
 
 from edge_runtime.engine import session as engine
-from edge_runtime.errors import UsageError
-from edge_runtime.run import golden_checks
+from edge_runtime.errors import DeviceError, UsageError
+from edge_runtime.run import golden_checks, latency
 from edge_runtime.run.boot import INJECTABLE, QUANT_PRECISION, ReadyModel, Setting, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
@@ -26,21 +27,23 @@ from edge_runtime.spec.units import resolve, siblings
 from tests.rig.bundles import DEWPOINT, FROST, ROOT, files_of, manifest_of, write_with, write_with_manifest
 from tests.rig.mutilate import flips
 
+PUMP = ROOT / "bundles" / "tiny_pump"
 GOLDENS = ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens")
 # What a check needs; where that failed it is left out, which is no pass.
+_ON_PROVIDER = {"provider", "placement", *GOLDENS, "latency", "provider_choice"}
+_OF_BUNDLE = {"rollback_floor", "compatibility", "headroom", "goldens", "units", "bindings", "memory", *_ON_PROVIDER}
 NEEDED_BY = {
-    "files": {"signature", "manifest", "rollback_floor", "compatibility", "provider", "placement", "goldens", "units",
-              "bindings", *GOLDENS, "latency", "provider_choice", "memory"},
+    "files": {"signature", "manifest", *_OF_BUNDLE},
     # What a stranger wrote is not read any further.
-    "signature": {"manifest", "rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings",
-                  *GOLDENS, "latency", "provider_choice", "memory"},
-    "manifest": {"rollback_floor", "compatibility", "provider", "placement", "goldens", "units", "bindings", *GOLDENS,
-                 "latency", "provider_choice", "memory"},
-    "compatibility": {"provider", "placement", "goldens", "units", *GOLDENS, "latency", "provider_choice"},
-    "onnxruntime": {"compatibility", "provider", "placement", "goldens", "units", *GOLDENS, "latency", "provider_choice"},
-    "provider": {"placement", *GOLDENS, "latency", "provider_choice"},
+    "signature": {"manifest", *_OF_BUNDLE},
+    "manifest": _OF_BUNDLE,
+    "compatibility": {"headroom", "goldens", "units", *_ON_PROVIDER},
+    "onnxruntime": {"compatibility", "headroom", "goldens", "units", *_ON_PROVIDER},
+    # No session is made of what there is no room for.
+    "headroom": _ON_PROVIDER,
+    "provider": _ON_PROVIDER - {"provider"},
     "goldens": {"units", *GOLDENS, "latency"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +88,7 @@ def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) ->
     booted = boot(FROST, setting, inject=name)
     assert _failed(booted.report) == [name]
     assert _left_out(booted.report) == NEEDED_BY.get(name, set())
-    wanted = name in ("latency", "provider_choice", "memory")
+    wanted = name in ("provider_choice", "memory")
     assert (booted.ready is not None) == wanted
     assert booted.report.state == ("OPERATIONAL" if wanted else "ERROR")
     assert not booted.report.passed()
@@ -440,3 +443,167 @@ def test_a_session_that_fails_its_goldens_leaves_it_to_the_next_of_the_list(
     booted = boot(FROST, _listed(bare, "OpenVINOExecutionProvider", "CPUExecutionProvider"))
     assert booted.ready is not None
     assert "was refused by golden_output, model output: found" in booted.report.failures()[0].measured
+
+
+class _Paced(NamedTuple):
+    """A machine whose providers take so many seconds a call, by name; it stands in the place of clock and provider."""
+
+    seconds: dict[str, list[float]]
+    opened: list[str]
+
+
+@pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch) -> _Paced:
+    """Every provider is the CPU, but takes the time that is written for it: the last one given for all that follow."""
+    machine, now = _Paced({}, []), [0.0]
+    real = engine.open_session
+
+    def opened(model: bytes, *, provider: str = CPU, **more: Any) -> Any:
+        del more["provider_options"]
+        machine.opened.append(provider)
+        made = real(model, **more)
+        made.placement = Counter({provider: made.placement.total()})
+        return _Slow(made, machine.seconds.get(provider, [0.0]), now)
+
+    @contextmanager
+    def clock() -> Iterator[latency.Clock]:
+        yield latency.Clock(lambda: now[0], lambda _: None, lambda: 0.0)
+
+    monkeypatch.setattr(engine, "open_session", opened)
+    monkeypatch.setattr(latency, "kernel_clock", clock)
+    return machine
+
+
+class _Slow:
+    """A session that takes its time, by the tests' own clock."""
+
+    def __init__(self, session: engine.Session, seconds: list[float], now: list[float]) -> None:
+        self._session, self._seconds, self._now = session, seconds, now
+        self.inputs, self.outputs, self.placement = session.inputs, session.outputs, session.placement
+
+    def __call__(self, feeds: Any) -> Any:
+        took = self._seconds[0] if len(self._seconds) == 1 else self._seconds.pop(0)
+        if took < 0:
+            raise DeviceError(subject="the model's run", found="a fault", expected="an answer", todo="mend it")
+        self._now[0] += took
+        return self._session(feeds)
+
+
+OPENVINO = "OpenVINOExecutionProvider"
+
+
+def _choosing(bare: Setting, choose: str, *names: str) -> Setting:
+    listed = _listed(bare, *names)
+    return replace(listed, profile=listed.profile.model_copy(update={"choose": choose}))
+
+
+def test_a_model_beyond_its_budget_does_not_serve(bare: Setting, paced: _Paced) -> None:
+    paced.seconds[CPU] = [0.07]
+    booted = boot(FROST, bare)
+    assert booted.ready is None
+    (failed,) = booted.report.failures(REQUIRED)
+    assert (failed.id, failed.code) == ("latency", 69)
+    assert failed.measured == "latency of one inference: found 70 ms at best, in 5 rounds of paced calls"
+    assert failed.limit == "at most 50 ms, by the bundle's need"
+
+
+def test_the_profile_s_budget_counts_where_it_is_tighter(bare: Setting, paced: _Paced) -> None:
+    paced.seconds[CPU] = [0.02]
+    tighter = replace(bare, profile=bare.profile.model_copy(update={"latency_p99_ms": 10.0}))
+    (failed,) = boot(FROST, tighter).report.failures(REQUIRED)
+    assert (failed.id, failed.limit) == ("latency", "at most 10 ms, by profile generic_x86")
+    wider = replace(bare, profile=bare.profile.model_copy(update={"latency_p99_ms": 100.0}))
+    assert boot(FROST, wider).ready is not None
+
+
+def test_a_provider_beyond_its_budget_leaves_it_to_the_next_of_the_list(bare: Setting, paced: _Paced) -> None:
+    paced.seconds[OPENVINO] = [0.07]
+    booted = boot(FROST, _listed(bare, OPENVINO, CPU))
+    assert booted.ready is not None
+    assert booted.ready.provider == CPU
+    assert f"{OPENVINO} was refused by latency" in booted.report.failures()[0].measured
+
+
+@pytest.mark.parametrize(
+    ("seconds", "passes"),
+    [(0.09, True), (0.15, True), (7.0, False)],
+    ids=["keeps up alone", "keeps up in batches", "falls behind"],
+)
+def test_a_model_that_cannot_keep_up_with_its_own_pace_does_not_serve(
+    bare: Setting, paced: _Paced, tmp_path: Path, *, seconds: float, passes: bool
+) -> None:
+    """An answer each 100 ms; batches of 64 are allowed, so what waits goes 64 at a time."""
+
+    def change(raw: dict[str, Any]) -> None:
+        raw["window"]["period_s"] = 0.05
+        raw["window"]["hop"] = 2
+        raw["needs"]["latency_p99_ms"] = 10_000.0
+
+    paced.seconds[CPU] = [seconds]
+    report = boot(write_with_manifest(PUMP, tmp_path / "pump", change), bare).report
+    (found,) = [check for check in report.checks if check.id == "latency"]
+    assert (found.status == "pass") == passes
+    assert "100 ms" in found.limit
+
+
+def test_the_first_of_the_list_serves_however_slow(bare: Setting, paced: _Paced) -> None:
+    paced.seconds[OPENVINO] = [0.02]
+    booted = boot(FROST, _choosing(bare, "first", OPENVINO, CPU))
+    assert booted.ready is not None
+    assert booted.ready.provider == OPENVINO
+    assert paced.opened == [OPENVINO]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "second_s", "served"),
+    [(0.02, 0.010, 1), (0.02, 0.016, 0), (0.02, 0.04, 0)],
+    ids=["clearly faster", "a little faster", "slower"],
+)
+def test_the_fastest_serves_where_it_is_clearly_faster(
+    bare: Setting, paced: _Paced, first_s: float, second_s: float, served: int
+) -> None:
+    paced.seconds.update({OPENVINO: [first_s], CPU: [second_s]})
+    booted = boot(FROST, _choosing(bare, "fastest", OPENVINO, CPU))
+    assert booted.ready is not None
+    name = (OPENVINO, CPU)[served]
+    assert booted.ready.provider == booted.report.facts["provider"] == name
+    by_id = {check.id: check for check in booted.report.checks}
+    assert by_id["provider"].measured.startswith(name)
+    told = f"{name} ({OPENVINO} {first_s * 1000:.3g} ms; {CPU} {second_s * 1000:.3g} ms)"
+    assert (by_id["provider_choice"].status, by_id["provider_choice"].measured) == ("pass", told)
+    assert [check.id for check in booted.report.checks].count("latency") == 1
+
+
+def test_only_what_passes_may_be_the_fastest(bare: Setting, paced: _Paced) -> None:
+    paced.seconds[OPENVINO] = [0.02]
+    booted = boot(FROST, _choosing(bare, "fastest", OPENVINO, "CUDAExecutionProvider"))
+    assert booted.ready is not None
+    assert booted.ready.provider == OPENVINO
+    (failed,) = booted.report.failures()
+    assert failed.id == "provider_choice"
+    assert f"{OPENVINO} ({OPENVINO} 20 ms): CUDAExecutionProvider was refused by compatibility" in failed.measured
+
+
+def test_of_a_list_without_one_that_passes_the_fastest_is_none(bare: Setting, paced: _Paced) -> None:
+    paced.seconds[CPU] = [0.07]
+    booted = boot(FROST, _choosing(bare, "fastest", "CUDAExecutionProvider", CPU))
+    assert booted.ready is None
+    assert [check.id for check in booted.report.failures(REQUIRED)] == ["latency"]
+
+
+def test_a_provider_that_fails_while_it_is_measured_is_not_chosen(
+    bare: Setting, paced: _Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paced.seconds[CPU] = [0.02]
+    real = latency.in_turn
+
+    def failing(calls: Sequence[Callable[[], object]], clock: latency.Clock) -> list[float]:
+        paced.seconds[OPENVINO][:] = [-1.0]
+        return real(calls, clock)
+
+    paced.seconds[OPENVINO] = [0.001]
+    monkeypatch.setattr(latency, "in_turn", failing)
+    booted = boot(FROST, _choosing(bare, "fastest", OPENVINO, CPU))
+    assert booted.ready is not None
+    assert booted.ready.provider == CPU
+    assert f"{OPENVINO} was refused by latency, a call failed" in booted.report.failures()[0].measured

@@ -146,10 +146,14 @@ def test_the_processor(machine: Machine, change: dict[str, object], status: str,
     [
         ({}, "ok", "4096 of 8192 MiB available; 170 MiB wanted"),
         ({"memory_limit_mb": 64}, "warn", "4096 of 8192 MiB available, limited to 64 MiB; 170 MiB wanted"),
+        (
+            {"memory_limit_mb": 256, "memory_left_mb": 90}, "warn",
+            "4096 of 8192 MiB available, limited to 256 MiB, of which 90 are left; 170 MiB wanted",
+        ),
         ({"memory_available_mb": 100}, "warn", "100 of 8192 MiB available; 170 MiB wanted"),
         ({"memory_available_mb": None}, "skipped", "not checked: the kernel does not tell"),
     ],
-)
+)  # fmt: skip
 def test_the_memory(machine: Machine, change: dict[str, object], status: str, text: str) -> None:
     found = look.memory(replace(machine, **change), None)
     assert (found.status, found.text) == (status, text)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from edge_runtime.bundle.golden import decode, encode
 from edge_runtime.device.telemetry import read_telemetry
@@ -29,7 +31,9 @@ BUNDLES = sorted(path for path in (ROOT / "bundles").iterdir() if path.is_dir())
 
 
 def _args(**given: object) -> Namespace:
-    return Namespace(**({"report": None, "bundle": None, "config": None, "profile": None, "inject": None} | given))
+    return Namespace(
+        **({"report": None, "bundle": None, "config": None, "profile": None, "inject": None, "against": None} | given)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -153,9 +157,56 @@ def test_no_report(text: str | None, tmp_path: Path) -> None:
         main(_args(report=str(path)))
 
 
-def test_report_and_bundle_at_once() -> None:
+@pytest.mark.parametrize("other", ["config", "inject"])
+def test_a_report_and_what_a_boot_takes_at_once(other: str) -> None:
     with pytest.raises(UsageError, match="one of the two"):
-        main(_args(report="r.json", bundle="b"))
+        main(_args(report="r.json", **{other: "x"}))
+
+
+def test_against_nothing() -> None:
+    with pytest.raises(UsageError, match="--against without --bundle"):
+        main(_args(report="r.json", against="b"))
+
+
+def _wrong(tmp_path: Path) -> Path:
+    def change(raw: dict[str, Any]) -> None:
+        raw["inputs"][0]["steps"][0]["mean"][3] += 0.5
+
+    return write_with_manifest(FROST, tmp_path / "b", change)
+
+
+def test_what_it_takes_to_name_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(_args(bundle=str(_wrong(tmp_path)))) == 0
+    told = capsys.readouterr().out
+    assert "  first wrong  not looked for here: it takes a workstation with onnx" in told
+    assert "edge-runtime explain REPORT --bundle TESTED --against DELIVERED" in told
+
+
+@pytest.mark.parametrize("inject", [None, "golden_output", "files"])
+def test_where_no_golden_broke_in_earnest_there_is_no_node(inject: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(_args(bundle=str(FROST), inject=inject)) == 0
+    assert "first wrong" not in capsys.readouterr().out
+
+
+def test_a_state_that_is_off_is_the_models_work(setting: Setting, tmp_path: Path) -> None:
+    """The state of a golden's last sample came out of the model: with a wrong model it is the second to be off."""
+    gru = ROOT / "bundles" / "tiny_gru"
+    model = onnx.load_model_from_string((gru / "model_float32.onnx").read_bytes())
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "w")
+    weight.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(weight), "w"))
+    told = _explained(write_with(gru, tmp_path / "b", {"model_float32.onnx": model.SerializeToString()}), setting)
+    assert "golden_output broke first" in told
+    assert "  stage        two of three, the model" in told
+    assert "failed too   golden_tensor (follows from the first): input tensor: found state h" in told
+
+
+def test_a_state_is_told_after_the_tensors_it_follows_from(setting: Setting, tmp_path: Path) -> None:
+    def change(raw: dict[str, Any]) -> None:
+        raw["inputs"][0]["steps"][0]["mean"][0] += 0.5
+
+    told = _explained(write_with_manifest(ROOT / "bundles" / "tiny_gru", tmp_path / "b", change), setting)
+    assert "golden_tensor broke first" in told
+    assert "found        input tensor: found x: " in told
 
 
 @pytest.mark.parametrize(

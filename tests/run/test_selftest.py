@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_injected_failure() -> None:
 @pytest.mark.parametrize(
     ("inject", "tier", "code"),
     [
-        ("latency", "required", 0), ("latency", "wanted", 1), ("latency", "wanted,required", 1),
+        ("memory", "required", 0), ("memory", "wanted", 1), ("memory", "wanted,required", 1), ("latency", "required", 1),
         ("golden_answer", "required", 1), ("golden_answer", "wanted", 0), ("files", "wanted", 1),
     ],
 )  # fmt: skip
@@ -129,6 +130,106 @@ def test_profile() -> None:
     done = _run("--bundle", DEWPOINT, "--profile", "generic_x68")
     assert done.returncode == 78
     assert "'generic_x86' perhaps" in done.stderr
+
+
+PROFILE = """
+schema = "edge-runtime/profile/1"
+name = "here"
+description = "a test"
+architectures = ["x86_64", "aarch64"]
+onnxruntime = "pip install 'edge-runtime[cpu]'"
+"""
+_TODO = "what to do: "
+ON_CPU = '[[providers]]\nname = "CPUExecutionProvider"\n'
+ON_OPENVINO = '[[providers]]\nname = "OpenVINOExecutionProvider"\n'
+
+
+def _refused(folder: Path, text: str, *program: str) -> tuple[int, list[str], list[str]]:
+    """The exit code of a self-test under a profile of ``text``, the lines that name a fault, and what to do about each."""
+    profile = folder / "here.toml"
+    profile.write_text(PROFILE + text)
+    done = subprocess.run(
+        [sys.executable, *(program or ("-m", "edge_runtime")), "selftest", "--bundle", str(FROST), "--profile", profile],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    lines = [line.strip() for line in done.stderr.replace(str(folder), "DIR").splitlines()]
+    faults = [line.split(maxsplit=1)[1] for line in lines if line.startswith("FAIL ")]
+    return done.returncode, faults or lines, [one.removeprefix(_TODO) for one in lines if one.startswith(_TODO)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "limit", "todo"),
+    [
+        (
+            "memory_mb = 100\n" + ON_CPU,
+            r"headroom +memory this bundle still needs: found \d+ MB \(of the 150 MB it states this process has \d+\)",
+            r"at most \d+ MB, left of memory_mb = 100 of the profile",
+            "raise memory_mb in the profile where the machine has more, or serve a smaller bundle",
+        ),
+        (
+            "latency_p99_ms = 0.000001\n" + ON_CPU,
+            r"latency +latency of one inference: found [\d.e-]+ ms at best, in 5 rounds of paced calls.*",
+            "at most 1e-06 ms, by profile here",
+            "look for throttling by heat or a governor, use a faster machine, or have latency_p99_ms raised",
+        ),
+        (
+            ON_OPENVINO,
+            "provider +provider OpenVINOExecutionProvider: found not in this onnxruntime .*",
+            r"it, from onnxruntime-openvino \(pip install 'edge-runtime\[openvino\]'\)",
+            "install that in place of this one, or name another profile",
+        ),
+    ],
+    ids=["too little memory", "latency over budget", "provider absent"],
+)
+def test_each_stops_the_boot_with_one_line_that_names_the_fix(
+    tmp_path: Path, text: str, found: str, limit: str, todo: str
+) -> None:
+    code, faults, todos = _refused(tmp_path, text)
+    assert code == 1
+    assert len(faults) == 1, faults
+    assert re.fullmatch(rf"{found} \(limit: {limit}\)", faults[0]), faults
+    assert todos == [todo]
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "nearest"),
+    [
+        (
+            ON_CPU.replace("CPUExec", "CPUExce"),
+            "providers[0].name: found 'CPUExceutionProvider'",
+            "CPUExecutionProvider perhaps",
+        ),
+        (
+            ON_OPENVINO + 'options = { device_typ = "CPU" }\n',
+            "providers[0]: found a mistake (OpenVINOExecutionProvider has no option 'device_typ'",
+            "device_type perhaps",
+        ),
+        ('choose = "quickest"\n' + ON_CPU, "choose: found 'quickest'", "'first' or 'fastest'"),
+    ],
+    ids=["provider", "option", "choose"],
+)
+def test_a_typo_in_a_profile_stops_the_boot_with_one_line(tmp_path: Path, text: str, found: str, nearest: str) -> None:
+    code, lines, _ = _refused(tmp_path, text)
+    assert code == 78
+    assert len(lines) == 1, lines
+    assert lines[0].startswith(f"edge-runtime: DIR/here.toml, {found}")
+    assert nearest in lines[0]
+    assert lines[0].endswith("see docs/device_profiles.md")
+
+
+@pytest.mark.parametrize(("nodes", "passes"), [(0, False), (26, False), (27, True)])
+def test_a_fallback_beyond_the_share_stops_the_boot(tmp_path: Path, nodes: int, *, passes: bool) -> None:
+    """frost has 30 nodes, and the profile allows a tenth of them elsewhere."""
+    program = str(Path(__file__).parents[1] / "rig" / "silent_fallback.py")
+    code, faults, todos = _refused(tmp_path, ON_OPENVINO + "allowed_elsewhere = 0.1\n", program, str(nodes))
+    placed = [one for one in faults if one.startswith("placement ")]
+    assert bool(placed) == (not passes)
+    assert code in (0, 1)
+    if not passes:
+        assert code == 1
+        assert f"{30 - nodes} on CPUExecutionProvider" in placed[0]
+        assert "(limit: OpenVINOExecutionProvider, at most 10% elsewhere)" in placed[0]
+        assert "install the provider the profile names, or name another profile" in todos
 
 
 def test_neither_bundle_nor_config(tmp_path: Path) -> None:
