@@ -9,11 +9,11 @@ from edge_runtime.device.probe import Machine
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 
 _COMBINED: Final = "combined"
-_DIGESTS: Final = ("bundle", "configuration")
+_DIGESTS: Final = ("bundle", "library", "configuration")
 _UNKNOWN: Final = "unknown"
 _SHOWN_DIGITS: Final = 12
 # What belongs to one provider: where another serves, that is the change, and these say nothing beyond it.
-_OF_PROVIDER: Final = frozenset({"options"})
+_OF_PROVIDER: Final = frozenset({"options", "library"})
 # What device.toml says changes no file of a provider: a topic renamed must not cost an engine that took minutes.
 _NOT_IN_A_CACHE: Final = frozenset({"configuration", _COMBINED})
 
@@ -27,6 +27,7 @@ def fingerprint(
     profile: DeviceProfile,
     bundle_digest: str,
     config_digest: str,
+    library_digest: str = "none",
 ) -> dict[str, str]:
     """Return name -> text of every part, and under ``combined`` the SHA-256 over all of them (64 hex digits).
 
@@ -40,6 +41,7 @@ def fingerprint(
         "onnxruntime": ort_version,
         "provider": choice.name if choice is not None else "none",
         "options": _options(choice),
+        "library": library_digest,
         "threads": str(profile.intra_threads),
         "variant": profile.variant or "the first that fits",
         "bundle": bundle_digest,
@@ -86,6 +88,8 @@ def _options(choice: ProviderChoice | None) -> str:
     if choice is None:
         return "none"
     told = [f"{key}={text}" for key, text in sorted(choice.options.items())]
+    if choice.device is not None:
+        told.append(f"device={choice.device}")
     if choice.allowed_elsewhere:
         told.append(f"allowed_elsewhere={choice.allowed_elsewhere:g}")
     return " ".join(told) or "none"

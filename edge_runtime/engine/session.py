@@ -4,11 +4,11 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy import vdot
@@ -79,6 +79,8 @@ def open_session(
     *,
     provider: str = CPU,
     provider_options: Mapping[str, str] | None = None,
+    library: str | None = None,
+    device: str | None = None,
     elsewhere: bool = False,
     threads: int = 1,
     quant_precision: bool = False,
@@ -89,11 +91,12 @@ def open_session(
     One optimization level (all): below 'extended' an int8 model gives other numbers. No spinning: an idle thread pool
     burns a core. ``quant_precision`` is for x86-64 without VNNI and weights beyond 7 bits, and only there.
     ``takes_nan``: the author lets missing numbers through as NaN, as trees know them. ``elsewhere``: the CPU may run
-    what the provider does not take; without it a session that would fall back is no session.
+    what the provider does not take; without it a session that would fall back is no session. ``library`` is the file
+    of a provider that is no part of this onnxruntime, ``device`` the kind of device to take of those it offers.
 
     Raises:
-        DeviceError: the provider is unknown, not in this onnxruntime, without its device, or does not take the whole
-            model; or onnxruntime is missing or of another kind.
+        DeviceError: the provider is unknown, not in this onnxruntime, without its library or device, or does not take
+            the whole model; or onnxruntime is missing or of another kind.
         BundleError: onnxruntime refuses the model.
 
     """
@@ -103,7 +106,7 @@ def open_session(
             todo="this runtime is for small models",
         )  # fmt: skip
     ort = _onnxruntime()
-    _require(provider, ort)
+    place = _placer(ort, provider, dict(provider_options or {}), library, device)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -113,18 +116,18 @@ def open_session(
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if quant_precision:
         options.add_session_config_entry("session.x64quantprecision", "1")
-    providers: list[Any] = [(provider, dict(provider_options or {}))]
-    if elsewhere:
+    providers = place(options)
+    if elsewhere and providers:
         providers.append(CPU)
-    elif provider != CPU:
+    elif provider != CPU and not elsewhere:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     with _EmptyFolder():
         try:
             # Without its own fallback, which would print to standard output and try the CPU.
-            session = ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
+            session = ort.InferenceSession(model, options, providers=providers or None, enable_fallback=0)
         except Exception as error:
             if provider != CPU:
-                alone = model != IDENTITY_MODEL and _runs_alone(ort, providers[0])
+                alone = model != IDENTITY_MODEL and _runs_alone(ort, place)
                 raise _refused_by(provider, error, runs_alone=alone) from error
             raise BundleError(
                 subject="model", found=f"onnxruntime {ort.__version__} refuses it: {_first_line(error)}",
@@ -140,14 +143,38 @@ def open_session(
     return Session(session, ort.RunOptions(), takes_nan=takes_nan)
 
 
+def _placer(
+    ort: Any, provider: str, provider_options: dict[str, str], library: str | None, device: str | None
+) -> Callable[[Any], list[Any]]:
+    """What puts a provider into session options and gives those that are to be named to the session besides."""
+    if library is None:
+        _require(provider, ort)
+        return lambda _options: [(provider, provider_options)]
+    if provider not in PROVIDERS:
+        _unknown(provider)
+    from edge_runtime.engine import provider_library  # noqa: PLC0415 -- for the few profiles that name a library
+
+    devices = provider_library.devices_of(ort, provider, library, device)
+
+    def place(options: Any) -> list[Any]:
+        options.add_provider_for_devices(devices, provider_options)
+        return []
+
+    return place
+
+
+def _unknown(provider: str) -> NoReturn:
+    raise DeviceError(
+        subject="provider", found=repr(provider), expected=f"one of {', '.join(PROVIDERS)}",
+        todo="correct the device profile",
+    )  # fmt: skip
+
+
 def _require(provider: str, ort: Any) -> None:
     """Hold a provider's name against what this onnxruntime was built with: for any other it takes the CPU, silently."""
     known = PROVIDERS.get(provider)
     if known is None:
-        raise DeviceError(
-            subject="provider", found=repr(provider), expected=f"one of {', '.join(PROVIDERS)}",
-            todo="correct the device profile",
-        )  # fmt: skip
+        _unknown(provider)
     built_in = ort.get_available_providers()
     if provider not in built_in:
         raise DeviceError(
@@ -156,13 +183,13 @@ def _require(provider: str, ort: Any) -> None:
         )  # fmt: skip
 
 
-def _runs_alone(ort: Any, provider: tuple[str, dict[str, str]]) -> bool:
+def _runs_alone(ort: Any, place: Callable[[Any], list[Any]]) -> bool:
     """Whether the provider takes the smallest model there is, so that a refusal is about the model and not the device."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     try:
-        ort.InferenceSession(IDENTITY_MODEL, options, providers=[provider], enable_fallback=0)
+        ort.InferenceSession(IDENTITY_MODEL, options, providers=place(options) or None, enable_fallback=0)
     except Exception:  # noqa: BLE001 -- whatever its reason, it does not run
         return False
     return True

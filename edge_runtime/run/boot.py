@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -26,15 +27,19 @@ from edge_runtime.spec.report import LEFT_OUT, Check, Report, Tier
 
 _PROOF: Final = object()
 _T = TypeVar("_T")
+QUANT_PRECISION: Final = "quant_precision"
 _BROKE: Final = "a call failed while it was measured"
 
-# What `--inject NAME` can corrupt the input of: every check.
+# What `--inject NAME` can corrupt the input of: every check, and the one option of a session that is right or wrong by
+# the processor (withheld, it is `golden_output` that must notice).
 INJECTABLE: Final = (
     "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "headroom",
     "provider", "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer",
     "golden_batches", "negative_goldens", "latency", "provider_choice", "memory", "memory_limit",
-    "provider_cache",
+    "provider_cache", QUANT_PRECISION,
 )  # fmt: skip
+
+_OF_THE_SESSION: Final = ("golden_output", "golden_batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +176,7 @@ class _Trial:
             setting.machine, runtime_version=setting.runtime_version,
             ort_version=str(self.facts.get("onnxruntime", "none")), choice=self._choice, profile=setting.profile,
             bundle_digest=str(self.bundle.get("digest", "none")), config_digest=setting.config_digest,
+            library_digest=checks.digest_of_library(self._choice),
         )  # fmt: skip
 
     def run(self, path: Path) -> Model | None:
@@ -264,7 +270,8 @@ class _Trial:
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
         }  # fmt: skip
         offered = self.kept.offered(choice, self.bundle.get("id") if loadable is not None else None, self.environment())
-        sessions = self._check("provider", checks.provider, bundle, manifest, loadable, offered, setting)
+        opened = partial(checks.provider, withheld=self._inject == QUANT_PRECISION)
+        sessions = self._check("provider", opened, bundle, manifest, loadable, offered, setting)
         self._check("placement", checks.placement, sessions, choice)
         self.goldens = goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
         self._check("units", checks.units, manifest, goldens)
@@ -275,8 +282,15 @@ class _Trial:
             model = Model(manifest, variant, bundle.digest, sessions.model, sessions.prepare)
         for name in ("golden_tensor", "golden_output", "golden_answer", "golden_batches", "negative_goldens"):
             self._check(name, getattr(golden_checks, name), model, goldens, choice.name)
+        self._say_why(sessions)
         self._check("latency", golden_checks.latency, model, goldens, setting.profile)
         return model
+
+    def _say_why(self, sessions: checks.Sessions | None) -> None:
+        """Put before the advice on a wrong number what of this processor may be its reason."""
+        for at, check in enumerate(self.checks):
+            if sessions and sessions.saturating and check.id in _OF_THE_SESSION and check.status == "fail":
+                self.checks[at] = replace(check, hint=f"{sessions.saturating}; {check.hint}")
 
     def _check(
         self, name: str, work: Callable[..., tuple[_T, str, str]], *needs: object, tier: Tier = "required"

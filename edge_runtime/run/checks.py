@@ -19,6 +19,7 @@ from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.bundle.verify import hash_known_answer as hash_answer_is_right
 from edge_runtime.device.probe import Machine, needs_x64_quant_precision
 from edge_runtime.engine import session as engine
+from edge_runtime.engine.provider_library import library_digest
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.preprocess import make_preprocess
@@ -27,6 +28,8 @@ from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 from edge_runtime.spec.inputs import Channel
 from edge_runtime.spec.manifest import Manifest, parse
+from edge_runtime.spec.provider_options import misfit, provider_options
+from edge_runtime.spec.providers import CPU
 from edge_runtime.spec.units import UnitMismatch, UnitUnknown, conversion, resolve
 from edge_runtime.spec.variant import Variant
 
@@ -47,10 +50,14 @@ class NotChecked(Exception):
 
 
 class Sessions(NamedTuple):
-    """The model's session, and that of the author's own preprocessing where the bundle has one."""
+    """The model's session, and that of the author's own preprocessing where the bundle has one.
+
+    ``saturating`` says, where it can be so, how this processor may come to other int8 numbers than the goldens.
+    """
 
     model: "engine.Session | IsolatedSession"
     prepare: "engine.Session | IsolatedSession | None"
+    saturating: str = ""
 
 
 class Conversions(NamedTuple):
@@ -130,7 +137,14 @@ def compatibility(
     found: Manifest, provider: str, profile: DeviceProfile, machine: Machine, runtime: str, *, inject: bool
 ) -> tuple[Variant, str, str]:
     """A variant that this onnxruntime, this provider, this profile and this processor can serve."""
-    variant = next((one for one in found.variants if _suits(one, provider, profile, machine)), found.variants[0])
+    names = [one.name for one in found.variants]
+    if profile.variant is not None and profile.variant not in names:
+        raise BundleError(
+            subject=f"profile {profile.name}, variant", found=f"no variant {profile.variant!r}",
+            expected=f"one of {', '.join(names)}", todo="correct `variant` in the profile, or use a bundle that has it",
+        )  # fmt: skip
+    among = [one for one in found.variants if profile.variant in (None, one.name)]
+    variant = next((one for one in among if _suits(one, provider, machine)), among[0])
     max_ir_version, max_opset = engine.newest_taken(runtime)
     ir_version = max_ir_version + 1 if inject else variant.ir_version
     if ir_version > max_ir_version:
@@ -142,6 +156,12 @@ def compatibility(
         _unfit(
             f"variant {variant.name}, provider", provider, f"one its tolerances name: {', '.join(variant.tolerances)}"
         )
+    unfit = misfit(provider, variant)
+    if unfit is not None:
+        raise BundleError(
+            subject=f"variant {variant.name}", found=unfit[0], expected=unfit[1],
+            todo=f"have the author add a variant for {provider}: docs/quantization.md, For a GPU",
+        )  # fmt: skip
     if machine.architecture is not None and machine.architecture not in profile.architectures:
         raise DeviceError(
             subject=f"profile {profile.name}, architecture", found=machine.architecture,
@@ -160,10 +180,10 @@ def compatibility(
     )
 
 
-def _suits(variant: Variant, provider: str, profile: DeviceProfile, machine: Machine) -> bool:
-    """Whether a variant is for this provider and processor; the profile may name the one it wants."""
-    named = profile.variant is None or profile.variant == variant.name
-    return named and provider in variant.tolerances and set(variant.isa) <= (machine.isa or frozenset())
+def _suits(variant: Variant, provider: str, machine: Machine) -> bool:
+    """Whether a variant is for this provider and processor."""
+    fits = provider in variant.tolerances and misfit(provider, variant) is None
+    return fits and set(variant.isa) <= (machine.isa or frozenset())
 
 
 def onnxruntime(*, inject: bool) -> tuple[str, str, str]:
@@ -198,15 +218,29 @@ def provider(
     setting: "Setting",
     *,
     inject: bool,
+    withheld: bool = False,
 ) -> tuple[Sessions, str, str]:
-    """The session that will serve is created on the provider, from the very bytes that were hashed."""
+    """The session that will serve is created on the provider, from the very bytes that were hashed.
+
+    ``withheld``: without the option that keeps int8 sums from saturating, for the drill that shows what it is for.
+    """
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
     precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
+    if withheld and not precise:
+        raise ConfigurationError(
+            subject="--inject quant_precision", found="x64quantprecision is not needed here, so it cannot be withheld",
+            expected="an x86-64 without VNNI, and int8 weights of more than 7 bits",
+            todo="drill it with such a bundle on such a machine, or under emulation",
+        )  # fmt: skip
+    precise = precise and not withheld
+    options = provider_options(choice, found, variant)
     opened = _opener(setting.profile)
     session = opened(
         bundle.files[variant.model],
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
-        provider_options=choice.options,
+        provider_options=options,
+        library=choice.library,
+        device=choice.device,
         elsewhere=choice.allowed_elsewhere > 0,
         threads=setting.profile.intra_threads,
         quant_precision=precise,
@@ -224,11 +258,22 @@ def provider(
         made = sorted(name for name, _, _ in prepare.outputs)
         if made != sorted(one.tensor for one in found.inputs):
             _unfit("preprocess.onnx, outputs", ", ".join(made), "the model's inputs by name")
+    library = "" if choice.library is None else f" of {choice.library}, SHA-256 {digest_of_library(choice)}"
     return (
-        Sessions(session, prepare),
-        f"{choice.name}{_told(choice.options)}, {setting.profile.intra_threads} thread{kernels}{apart}",
+        Sessions(session, prepare, _saturating(variant, choice, setting.machine, precise=precise)),
+        f"{choice.name}{library}{_told(options)}, {setting.profile.intra_threads} thread{kernels}{apart}",
         f"profile {setting.profile.name}",
     )
+
+
+def digest_of_library(choice: ProviderChoice | None) -> str:
+    """The SHA-256 of the library that a provider comes in, 64 hex digits; a word where there is none to be loaded."""
+    if choice is None or choice.library is None:
+        return "none"
+    try:
+        return library_digest(choice.library)
+    except DeviceError:
+        return "refused"  # in what words, the check of the provider says
 
 
 def _opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSession]":
@@ -238,6 +283,22 @@ def _opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedS
     from edge_runtime.engine.isolate import open_isolated  # noqa: PLC0415 -- for the profiles that ask for it
 
     return partial(open_isolated, **profile.isolation.model_dump())
+
+
+def _saturating(variant: Variant, choice: ProviderChoice, machine: Machine, *, precise: bool) -> str:
+    """What a wrong number of a quantized model may come from on this processor; nothing where it cannot."""
+    if precise or choice.name != CPU or "QuantizeLinear" not in variant.operators:
+        return ""
+    if not needs_x64_quant_precision(machine, seven_bit_weights=False):
+        return ""
+    stated = variant.quantization is not None and variant.quantization.seven_bit_weights
+    why = "it is withheld" if variant.precision == "int8" else "the manifest does not say whether its weights need it"
+    if stated:
+        why = "the manifest says that no weight needs it"
+    return (
+        f"this x86-64 processor has no VNNI and session.x64quantprecision is off ({why}): "
+        "its int8 sums saturate where weights have more than 7 bits"
+    )
 
 
 def _told(options: Mapping[str, str]) -> str:

@@ -15,12 +15,13 @@ from edge_runtime.device.profiles import load_profile
 from edge_runtime.device.telemetry import SILENT, Telemetry, read_telemetry
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import ConfigurationError, EdgeRuntimeError
-from edge_runtime.run import broker_findings, machine_findings, source_findings
+from edge_runtime.run import broker_findings, machine_findings, provider_findings, source_findings
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as look_at_line
 from edge_runtime.run.config import LoadedConfig, load_config
 from edge_runtime.run.findings import Finding
 from edge_runtime.spec.device_profile import DeviceProfile
+from edge_runtime.spec.providers import CPU
 
 SCHEMA: Final = "edge-runtime/doctor/1"
 
@@ -49,6 +50,7 @@ def examine(machine: Machine, config: Path | None, telemetry: Telemetry = SILENT
         look.python(),
         look.processor(machine),
         look.system(machine),
+        *(one for one in provider_findings.jetpack(machine) if _is_for_a_gpu(profile) or one.status == "ok"),
         look.memory(machine, profile),
         look.glibc(machine),
         look.clock(machine),
@@ -94,7 +96,11 @@ def _providers(profile: DeviceProfile | None, runtime: Finding) -> list[Finding]
         return [Finding("provider", "skipped", "not checked: needs a working onnxruntime")]
     if profile is None:
         return [Finding("provider", "skipped", "not checked: needs a profile")]
-    return [look.provider(choice, profile.intra_threads) for choice in profile.providers]
+    return [provider_findings.provider(choice, profile.intra_threads) for choice in profile.providers]
+
+
+def _is_for_a_gpu(profile: DeviceProfile | None) -> bool:
+    return profile is None or any(choice.name != CPU for choice in profile.providers)
 
 
 def _lines(machine: Machine, loaded: LoadedConfig | None, profile: DeviceProfile | None, runtime: str) -> list[Finding]:

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-import numpy as np
-
 from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.device.probe import Machine, has_vnni
@@ -18,7 +16,7 @@ from edge_runtime.errors import EdgeRuntimeError
 from edge_runtime.links.serial_port import LinkAbsent, PortState, port_states
 from edge_runtime.run.config import LoadedConfig, state_folder
 from edge_runtime.spec.device_config import LineConfig
-from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
+from edge_runtime.spec.device_profile import DeviceProfile
 from edge_runtime.spec.manifest import Manifest, parse
 from edge_runtime.spec.source import ReplaySource
 
@@ -143,23 +141,6 @@ def onnxruntime(names: Sequence[str], source: str, *, frozen: bool) -> Finding:
         todo = "set ORT_DISABLE_TELEMETRY=1 before Python starts"
         return Finding("onnxruntime", "fail", f"{text}, its telemetry on", todo)
     return Finding("onnxruntime", "ok", f"{text}, its telemetry off")
-
-
-def provider(choice: ProviderChoice, threads: int) -> Finding:
-    """Have a provider run a model of one node: being compiled in says nothing, a right answer does."""
-    name, subject = choice.name, f"provider {choice.name}"
-    feed = np.array([1.5, -2.0], np.float32)
-    try:
-        session = engine.open_session(
-            engine.IDENTITY_MODEL, provider=name, provider_options=choice.options, threads=threads
-        )  # fmt: skip
-        answer = session({"x": feed})["y"]
-    except EdgeRuntimeError as error:
-        return Finding(subject, "fail", f"{error.subject}: found {error.found}", error.todo)
-    if session.placement[name] < 1 or not np.array_equal(answer, feed):
-        text = f"ran elsewhere or wrongly ({dict(session.placement)})"
-        return Finding(subject, "fail", text, "correct the device profile, or install the onnxruntime it names")
-    return Finding(subject, "ok", "ran a model of one node, with the right answer")
 
 
 def serial_ports() -> list[Finding]:

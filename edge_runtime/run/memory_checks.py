@@ -15,6 +15,7 @@ from edge_runtime.errors import DeviceError
 from edge_runtime.run.checks import NotChecked
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 from edge_runtime.spec.manifest import Manifest
+from edge_runtime.spec.providers import CUDA, TENSORRT, TENSORRT_RTX, WEBGPU
 from edge_runtime.spec.variant import Variant
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ def _by_profile(profile: DeviceProfile, has: float) -> Iterator[_Room]:
 
 def _on_gpu(choice: ProviderChoice, machine: Machine) -> str:
     """What is known of a GPU's own memory, in words: nothing, unless it is the machine's."""
-    on_gpu = "GPU" in choice.options.get("device_type", "") or choice.name.startswith(("CUDA", "Tensorrt"))
+    asked = choice.device or choice.options.get("device_type", "")
+    on_gpu = "GPU" in asked or choice.name in (CUDA, TENSORRT, TENSORRT_RTX, WEBGPU)
     if not on_gpu:
         return ""
     if "Jetson" in (machine.device_tree_model or ""):

@@ -32,6 +32,12 @@ class ProviderChoice(BaseModel):
         default=False,
         description="Whether it may keep what it has compiled, under the state folder, for the next boot.",
     )
+    library: str | None = Field(
+        default=None, pattern="^/", description="The file a provider's own library is, from the root; it is code."
+    )
+    device: Literal["CPU", "GPU", "NPU"] | None = Field(
+        default=None, description="The kind of device to take of those the library offers; absent: its first."
+    )
 
     @field_validator("name")
     @classmethod
@@ -49,6 +55,11 @@ class ProviderChoice(BaseModel):
                 raise ValueError(f"{key} is not for a profile to say: write `cache = true` beside the provider's name")
             if key not in known:
                 raise ValueError(f"{self.name} has no option {key!r}: {_nearest(key, known)}")
+        home = PROVIDERS[self.name].home
+        if self.library is None and (home == "library" or self.device is not None):
+            raise ValueError(f"{self.name} without `library`; name the file of its library")
+        if self.library is not None and home == "part":
+            raise ValueError(f"{self.name} with `library`; it is part of an onnxruntime: leave that out")
         if self.name == CPU and self.allowed_elsewhere:
             raise ValueError(f"allowed_elsewhere with {CPU}; there is nowhere else")
         if self.cache and self.name not in CACHES:

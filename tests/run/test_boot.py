@@ -17,7 +17,7 @@ from onnx import numpy_helper
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import DeviceError, UsageError
 from edge_runtime.run import golden_checks, latency
-from edge_runtime.run.boot import INJECTABLE, ReadyModel, Setting, boot
+from edge_runtime.run.boot import INJECTABLE, QUANT_PRECISION, ReadyModel, Setting, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import ProviderChoice
@@ -81,12 +81,12 @@ def test_shipped_bundles_pass(bundle: Path) -> None:
 
 def test_every_check_can_be_injected(setting: Setting) -> None:
     every = {check.id for check in boot(FROST, setting, inject="provider_cache").report.checks}
-    assert set(INJECTABLE) == every
+    assert set(INJECTABLE) == every | {QUANT_PRECISION}
     # A machine whose profile lets no provider keep files is not told of it.
     assert every - {check.id for check in boot(FROST, setting).report.checks} == {"provider_cache"}
 
 
-@pytest.mark.parametrize("name", INJECTABLE)
+@pytest.mark.parametrize("name", [name for name in INJECTABLE if name != QUANT_PRECISION])
 def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) -> None:
     booted = boot(FROST, setting, inject=name)
     assert _failed(booted.report) == [name]
@@ -95,6 +95,15 @@ def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) ->
     assert (booted.ready is not None) == wanted
     assert booted.report.state == ("OPERATIONAL" if wanted else "ERROR")
     assert not booted.report.passed()
+
+
+def test_an_option_that_is_not_needed_cannot_be_withheld(setting: Setting) -> None:
+    """A drill that changes nothing must not read as passed; tests/proof/test_emulated_processors.py withholds a needed one."""
+    (failed,) = boot(FROST, setting, inject=QUANT_PRECISION).report.failures(REQUIRED)
+    assert failed.id == "provider"
+    assert failed.measured == (
+        "--inject quant_precision: found x64quantprecision is not needed here, so it cannot be withheld"
+    )
 
 
 @pytest.mark.parametrize("name", ["ports", "golden", ""])

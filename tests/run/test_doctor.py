@@ -18,7 +18,7 @@ from edge_runtime.device.telemetry import Telemetry, read_telemetry
 from edge_runtime.engine import session as engine
 from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.links.serial_port import LinkAbsent, PortState
-from edge_runtime.run import doctor, source_findings
+from edge_runtime.run import doctor, provider_findings, source_findings
 from edge_runtime.run import findings as look
 from edge_runtime.run import line_findings as at_line
 from edge_runtime.run.config import load_config
@@ -75,7 +75,10 @@ def test_a_good_machine_and_file(machine: Machine, config: Path) -> None:
     )
     assert named(found, "configuration").text == f"{config}, lines: frost"
     assert named(found, "profile").text.startswith("generic_x86 ")
-    assert named(found, "provider CPUExecutionProvider").text == "ran a model of one node, with the right answer"
+    assert (
+        named(found, "provider CPUExecutionProvider").text
+        == "works: ran a model of one node now, with the right answer"
+    )
     assert named(found, "bundle of line frost").text.startswith("frost ")
     assert not (config.parent / "state").exists()
 
@@ -201,15 +204,47 @@ def test_telemetry_that_is_on_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_provider_that_is_not_there_fails() -> None:
-    found = look.provider(ProviderChoice(name="CUDAExecutionProvider"), 1)
+    found = provider_findings.provider(ProviderChoice(name="CUDAExecutionProvider"), 1)
     assert found.status == "fail"
     assert "not in this onnxruntime" in found.text
 
 
 def test_a_provider_that_answers_wrongly_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.Session, "__call__", lambda _, feeds: {"y": feeds["x"] + 1})
-    found = look.provider(ProviderChoice(name="CPUExecutionProvider"), 1)
-    assert (found.status, found.text[:22]) == ("fail", "ran elsewhere or wrong")
+    found = provider_findings.provider(ProviderChoice(name="CPUExecutionProvider"), 1)
+    assert (found.status, found.text[:37]) == ("fail", "does not work: ran elsewhere or wrong")
+
+
+def test_a_provider_whose_library_is_not_there_was_tried_and_refused(tmp_path: Path) -> None:
+    choice = ProviderChoice(name="OpenVINOExecutionProvider", library=str(tmp_path / "none.so"))
+    found = provider_findings.provider(choice, 1)
+    assert found.status == "fail"
+    assert found.text == f"refused when tried: provider's library {choice.library}: found No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("firmware", "status", "words"),
+    [
+        (
+            "R36 (release), REVISION: 4.3, GCID: 38968081",
+            "fail",
+            "JetPack 6 or earlier is not supported: its Python is 3.10",
+        ),
+        ("R35 (release), REVISION: 4.1", "fail", "Jetson Linux 35: JetPack 6 or earlier is not supported"),
+        ("R38 (release), REVISION: 2.0", "ok", "Jetson Linux 38: JetPack 7 or later"),
+        ("Example Inc. 1.4.2", None, ""),
+        (None, None, ""),
+    ],
+)
+def test_the_release_of_a_jetson(firmware: str | None, status: str | None, words: str) -> None:
+    found = provider_findings.jetpack(Machine(firmware=firmware))
+    assert [one.status for one in found] == ([status] if status else [])
+    assert all(words in one.text for one in found)
+
+
+def test_jetpack_6_is_told_by_doctor_where_the_profile_wants_its_gpu(tmp_path: Path) -> None:
+    machine = probe(trees.write(trees.orin(tmp_path), {"etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\n"}))
+    assert named(examine(machine, None), "jetpack").status == "fail"
 
 
 @pytest.mark.parametrize(
