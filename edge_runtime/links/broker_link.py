@@ -3,7 +3,7 @@
 import random
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -235,6 +235,25 @@ class BrokerLink:
         packet_id = self._dialect.publish(topic, payload, qos=1, retain=retain)
         flight = self._flights[packet_id] = _Flight(topic, payload, retain, Sent())
         return flight.sent
+
+    def withdraw(self, messages: Iterable[Sent]) -> None:
+        """Never send these again; see the port. What the system has not taken yet goes with its connection."""
+        for one in messages:
+            one.withdrawn = not one.done
+        if any(flight.sent.withdrawn for flight in self._flights.values()):
+            if self._stream is not None and self._stream.unsent_bytes:
+                self._lose(StreamLost("it was slow to take answers that were withdrawn since"))
+            self._forget_withdrawn()
+
+    def _forget_withdrawn(self) -> None:
+        """Let go what the broker may not be sent again; what it was sent on this connection keeps its id until it answers."""
+        for packet_id, flight in list(self._flights.items()):
+            is_waiting = packet_id in self._unsent
+            if flight.sent.withdrawn and (is_waiting or not self.is_up):
+                del self._flights[packet_id]
+                self._dialect.forget(packet_id)
+                if is_waiting:
+                    self._unsent.remove(packet_id)
 
     def may_take(self, message: Message) -> bool:
         """Whether it is among the oldest ``receive_maximum`` that are not acknowledged; see the port.
@@ -641,6 +660,7 @@ class BrokerLink:
         self._unsent.clear()
         self._subscribing.clear()
         self._subscribe_ns = None
+        self._forget_withdrawn()
 
 
 class _WrongVersion(Refusal):

@@ -95,6 +95,9 @@ class Mqtt5:
         )
         self._put(packet)
 
+    def forget(self, packet_id: int) -> None:
+        """Nothing to do: what goes again is the caller's alone."""
+
     def acknowledge(self, packet_id: int) -> None:
         """Say PUBACK."""
         self._put(PubAckPacket(packet_id))

@@ -134,6 +134,9 @@ class Dialect(Protocol):
     def publish_again(self, packet_id: int, topic: str, payload: bytes, *, retain: bool, again: bool) -> None:
         """Say one of QoS 1 on a later connection, under its id; ``again`` where the broker still has the session."""
 
+    def forget(self, packet_id: int) -> None:
+        """Do not say one of QoS 1 on a later connection."""
+
     def acknowledge(self, packet_id: int) -> None:
         """Say that a message's effect is durable."""
 

@@ -2,7 +2,7 @@
 
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 INBOX_BYTES = 1 << 20
@@ -86,13 +86,15 @@ class Inbox:
 class Sent:
     """One message on its way: ``done`` once the broker has taken it, ``refusal`` in words if it will not."""
 
-    __slots__ = ("done", "refusal", "unheard")
+    __slots__ = ("done", "refusal", "unheard", "withdrawn")
 
     def __init__(self, *, done: bool = False) -> None:
         self.done = done
         self.refusal = ""
         self.unheard = False
         """The broker has taken it, and nobody subscribes to its topic."""
+        self.withdrawn = False
+        """It is not to be sent again, whatever becomes of it."""
 
 
 class MqttLink(Protocol):
@@ -142,6 +144,9 @@ class MqttLink(Protocol):
 
     def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> Sent | None:
         """Send one; None where that has to wait. Raises TooLarge."""
+
+    def withdraw(self, messages: Iterable[Sent]) -> None:
+        """Never send these again; what the system has of them cannot be called back."""
 
     def may_take(self, message: Message) -> bool:
         """Whether the broker has been told of all but ``receive_maximum`` messages before this one, of whatever line."""

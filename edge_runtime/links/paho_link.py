@@ -119,6 +119,10 @@ class Mqtt311:
     def publish_again(self, packet_id: int, topic: str, payload: bytes, *, retain: bool, again: bool) -> None:
         """Say nothing: paho has done so at the welcome, by itself."""
 
+    def forget(self, packet_id: int) -> None:
+        """Take it from what paho says at the welcome by itself, which offers a way for all of them only."""
+        self._client._out_messages.pop(packet_id, None)  # noqa: SLF001
+
     def acknowledge(self, packet_id: int) -> None:
         """Say PUBACK."""
         self._client.ack(packet_id, 1)

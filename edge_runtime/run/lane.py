@@ -266,7 +266,7 @@ class Lane:
         self._proven, self._is_given_up = self._outbox.added, False
 
     def distrust(self, why: str) -> int:
-        """The model has failed a probe: take back what it answered since the last one and no sink has; how many.
+        """The model has failed a probe: take back what it answered since the last one and not every sink has; how many.
 
         Their samples stay where they are, in windows and in the journal; states and hysteresis, which came of its
         answers, begin anew. Until ``trust`` the lane ends without another answer.

@@ -57,10 +57,16 @@ class Outbox:
         return dropped
 
     def withdraw(self, first: int) -> list[Entry]:
-        """Take back, counted as ``added`` counts, the answers from ``first`` on that no sink has taken or sent."""
-        sent = max((taken + sink.in_flight for sink, taken in zip(self._sinks, self._taken, strict=True)), default=0)
-        keep = max(first - self._gone, sent, 0)
+        """Take back, counted as ``added`` counts, the answers from ``first`` on that not every sink has taken for good.
+
+        One that is on its way, or with one sink and not with another, may be out; but none of them is sent any more.
+        """
+        keep = max(first - self._gone, 0)
         withdrawn = [self._entries.pop() for _ in range(len(self._entries) - keep)][::-1]
+        self._taken = [min(taken, keep) for taken in self._taken]
+        identities = {entry.id for entry in withdrawn}
+        for sink in self._sinks:
+            sink.withdraw(identities)
         self._new = self._new[: max(0, len(self._new) - len(withdrawn))]
         self.bytes -= sum(len(line) for entry in withdrawn for line in entry.lines)
         return withdrawn

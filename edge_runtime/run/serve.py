@@ -276,7 +276,7 @@ class Service:
                 continue
             if why:
                 withdrawn = sum(lane.distrust(why) for lane in lanes)
-                _say(f"{why}; publishing stops, {withdrawn} answers that had not gone out are withdrawn")
+                _say(f"{why}; publishing stops, {withdrawn} answers that were not confirmed are withdrawn")
                 self._write("QUARANTINED", why, ready=False)
                 live.rebuild(why)
             for lane in lanes:

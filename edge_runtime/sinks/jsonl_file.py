@@ -1,7 +1,7 @@
 """Answers appended to a file of lines, whole lines only; it holds nothing back and never rewrites a line."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -77,6 +77,9 @@ class JsonLinesSink:
             return 0
         self._status = "It is taking answers."
         return len(answers)
+
+    def withdraw(self, identities: Collection[str]) -> None:
+        """Nothing is on its way here."""
 
     def position(self) -> int | None:
         """Bytes of the file; it ends with a whole line."""

@@ -1,7 +1,7 @@
 """Answers as messages of one topic, taken once the broker has confirmed them; it connects nothing and keeps no answer."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from edge_runtime.links.mqtt_port import MqttLink, Sent, TooLarge
@@ -68,6 +68,11 @@ class MqttTopicSink:
             else:
                 flying.append((identity, under_way))
         return taken
+
+    def withdraw(self, identities: Collection[str]) -> None:
+        """Have the link send none of these again; see the port."""
+        self._link.withdraw(sent for identity, sent in self._flying if identity in identities)
+        self._flying = deque(one for one in self._flying if one[0] not in identities)
 
     def position(self) -> None:
         """What was published has no position."""

@@ -1,6 +1,6 @@
 """What every sink of answers promises to the loop that feeds it; what a line says is none of its business."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from edge_runtime.errors import TemporaryError
@@ -27,6 +27,9 @@ class Sink(Protocol):
         Fewer than were given: some are on their way, or it is blocked or full, and ``status`` says why; the rest, the
         first of them first, is to be given again later. Raises SinkClosed.
         """
+
+    def withdraw(self, identities: Collection[str]) -> None:
+        """Let go of those on their way: neither send them again nor count them as taken."""
 
     def position(self) -> int | None:
         """Bytes of the file after the last whole line; None where there is no such thing."""

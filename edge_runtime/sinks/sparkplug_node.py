@@ -1,6 +1,6 @@
 """An edge node of Sparkplug B, which this process is: its births, its count, its death, one device a stream; it keeps no answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from socket import socket
 from typing import Any, Final
 
@@ -195,6 +195,9 @@ class SparkplugSink:
                 break
             taken += 1
         return taken
+
+    def withdraw(self, identities: Collection[str]) -> None:
+        """Nothing is on its way here."""
 
     def position(self) -> None:
         """What was sent has no position."""

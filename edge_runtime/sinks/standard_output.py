@@ -3,7 +3,7 @@
 import os
 import select
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from edge_runtime.sinks.port import SinkClosed
 
@@ -63,6 +63,9 @@ class StandardOutputSink:
             return taken
         self._status = "It is taking answers." if taken == len(answers) else "Its reader is not reading."
         return taken
+
+    def withdraw(self, identities: Collection[str]) -> None:
+        """Nothing is on its way here."""
 
     def position(self) -> None:
         """What went down a pipe has no position."""

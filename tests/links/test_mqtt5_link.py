@@ -397,6 +397,53 @@ def test_what_was_not_confirmed_goes_again_under_its_number(rig):
     assert (fresh.packet_id, fresh.duplicate) == (last.packet_id, False)
 
 
+@pytest.mark.parametrize("is_up", [True, False])
+def test_what_was_withdrawn_does_not_go_again(rig, is_up):
+    rig.welcomed()
+    sent = [rig.link.publish("out", b"%d" % one, qos=1, retain=False) for one in range(3)]
+    rig.heard(PublishPacket, 3)
+    if is_up:
+        rig.link.withdraw(sent[1:])
+    rig.broker.hang_up(hard=True)
+    rig.lost()
+    if not is_up:
+        rig.link.withdraw(sent[1:])
+    rig.clock.advance(1)
+    rig.welcomed(session_present=True)
+    rig.link.publish("out", b"new", qos=1, retain=False)
+    assert [one.payload for one in rig.heard(PublishPacket, 2)] == [b"0", b"new"]
+    rig.turn()
+    assert not [one for one in rig.broker.read() if isinstance(one, PublishPacket)]
+
+
+def test_what_was_withdrawn_while_it_waits_for_room_makes_room(rig):
+    rig.welcomed()
+    sent = [rig.link.publish("out", b"%d" % one, qos=1, retain=False) for one in range(3)]
+    rig.heard(PublishPacket, 3)
+    rig.broker.hang_up(hard=True)
+    rig.lost()
+    rig.clock.advance(1)
+    rig.welcomed(session_present=True, receive_max=1)
+    again = rig.heard(PublishPacket)
+    rig.link.withdraw(sent[1:])
+    rig.broker.send(PubAckPacket(again.packet_id))
+    rig.until(lambda: sent[0].done, "the first")
+    assert rig.link.publish("out", b"new", qos=1, retain=False) is not None
+    assert rig.heard(PublishPacket).payload == b"new"
+
+
+def test_what_was_withdrawn_and_the_system_has_not_taken_goes_with_its_connection(rig):
+    """A broker that does not read: what waits for it would be published long after it was withdrawn."""
+    rig.welcomed()
+    sent = []
+    while not rig.link.wants_write:
+        sent.append(rig.link.publish("out", bytes(1 << 20), qos=1, retain=False))
+        rig.link.send()
+    rig.link.withdraw(sent)
+    assert not rig.link.is_up
+    assert "slow to take answers that were withdrawn" in rig.link.status()
+
+
 def test_a_message_the_broker_refuses_is_told_so(rig):
     rig.welcomed()
     sent = rig.link.publish("out", b"1", qos=1, retain=False)

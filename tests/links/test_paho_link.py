@@ -290,6 +290,24 @@ def test_what_was_not_confirmed_goes_again_under_its_number_and_no_more_than_twe
     rig.until(lambda: all(one.done for one in sent), "the others")
 
 
+@pytest.mark.parametrize("is_up", [True, False])
+def test_what_was_withdrawn_does_not_go_again(rig, is_up):
+    """paho says again at the welcome whatever it has: a public way to take one of it back it does not offer."""
+    rig.old_welcomed()
+    sent = [rig.link.publish("out", b"%02d" % one, qos=1, retain=False) for one in range(3)]
+    rig.packet(PUBLISH, 3)
+    if is_up:
+        rig.link.withdraw(sent[1:])
+    rig.broker.hang_up(hard=True)
+    rig.lost()
+    if not is_up:
+        rig.link.withdraw(sent[1:])
+    rig.clock.advance(1)
+    rig.old_welcomed(WELCOME_BACK)
+    assert rig.link.publish("out", b"new", qos=1, retain=False) is not None
+    assert [body[7:] for _, _, body in rig.packet(PUBLISH, 2)] == [b"00", b"new"]
+
+
 def test_numbers_that_come_round_are_not_mistaken(rig):
     """paho numbers messages of QoS 0 too, and after 65,535 begins again, whatever is still on its way."""
     rig.old_welcomed()

@@ -28,6 +28,8 @@ IN_CHILD = f"""{IN_PROCESS}[isolation]
 memory_mb = 256
 timeout_s = 5.0
 """
+KEEPS_ALL = "max_queued_messages 0\n"
+"""Of the samples that wait while a session hangs and is made anew, mosquitto drops what is beyond 1000 unless it is told."""
 TOLD = {
     "raise": "an illegal memory access was encountered",
     "crash": "found an end by SIGSEGV",
@@ -80,12 +82,14 @@ class Site:
         return found[0] if found else {"state": "none", "lines": []}
 
     def until_all_came(self):
-        """What the broker has taken so far has reached the client, in order."""
+        """What the program had sent when it ended is with the broker, and has reached the client, in order."""
+        ends = re.compile(r"Client edge\S* (closed its connection|disconnected)")
+        self.client.until(lambda: ends.search(self.broker.log), "the end of the program's connection")
         self.client.publish("out/mark", b"x")
         self.client.until(lambda: self.client.payloads("out/mark"), "the mark")
 
     def until_subscribed(self):
-        self.client.until(lambda: ", MQTT 5" in json.dumps(self.status()), "a connection")
+        self.client.until(lambda: ", MQTT 5" in json.dumps(self.status()), "a connection", PATIENCE_S)
 
 
 @pytest.fixture
@@ -95,7 +99,7 @@ def profile():
 
 @pytest.fixture
 def site(tmp_path, kind, profile):
-    with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/#") as client:
+    with Broker(tmp_path / "broker", KEEPS_ALL) as broker, Client(broker.port, "out/#") as client:
         yield Site(tmp_path, broker, client, kind, profile)
 
 
@@ -137,7 +141,7 @@ def test_a_session_is_made_anew_once_and_goes_on(site, what):
         bad = len(site.answers())
         site.send(SAMPLES)
         last = site.expected()
-        site.client.until(lambda: site.answers()[-1]["id"] == list(last)[-1], "the last answer")
+        site.client.until(lambda: site.answers()[-1]["id"] == list(last)[-1], "the last answer", PATIENCE_S)
     finally:
         told = said(program)
     assert program.returncode == 0, told
@@ -160,7 +164,7 @@ def test_a_session_is_made_anew_once_and_goes_on(site, what):
 
 @pytest.mark.parametrize("kind", ["stateless", "windowed", "stateful"])
 def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(tmp_path, kind):
-    with Broker(tmp_path / "broker") as broker, Client(broker.port, "out/#") as client:
+    with Broker(tmp_path / "broker", KEEPS_ALL) as broker, Client(broker.port, "out/#") as client:
         site = Site(tmp_path, broker, client, kind, probe_s=3600)
         program = site.start("constant", str(CALLS), "once")
         try:
@@ -170,7 +174,7 @@ def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(t
             bad = len(site.answers())
             site.send(SAMPLES)
             last = site.expected()
-            site.client.until(lambda: site.answers()[-1]["id"] == list(last)[-1], "the last answer")
+            site.client.until(lambda: site.answers()[-1]["id"] == list(last)[-1], "the last answer", PATIENCE_S)
         finally:
             told = said(program)
         assert program.returncode == 0, told
@@ -190,6 +194,9 @@ def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(t
         ("windowed", "garbage", ""),
         ("windowed", "raise", ""),
         ("stateful", "raise", ""),
+        ("stateless", "garbage", ""),
+        ("windowed", "garbage", IN_CHILD),
+        ("stateless", "garbage", IN_CHILD),
         ("stateful", "crash", IN_CHILD),
         ("stateless", "hang", IN_CHILD),
         ("stateful", "leak", IN_CHILD),
@@ -216,7 +223,7 @@ def test_a_session_that_fails_again_is_given_up_and_no_sample_is_lost(site, what
     try:
         site.send(1)
         expected = site.expected()
-        site.client.until(lambda: site.answers()[-1]["id"] == list(expected)[-1], "the last answer")
+        site.client.until(lambda: site.answers()[-1]["id"] == list(expected)[-1], "the last answer", PATIENCE_S)
     finally:
         told = said(whole)
     assert whole.returncode == 0, told

@@ -1,6 +1,6 @@
 """A link to no broker: what is published stays on its way until a test confirms it; for one thread."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
 from edge_runtime.links.mqtt_port import Inbox, Message, Sent, TooLarge
@@ -65,6 +65,11 @@ class FakeLink:
         sent = Sent(done=qos == 0)
         self.published.append((topic, payload, sent))
         return sent
+
+    def withdraw(self, messages: Iterable[Sent]) -> None:
+        """Note it; a test sees what would go again."""
+        for one in messages:
+            one.withdrawn = True
 
     def may_take(self, message: Message) -> bool:  # noqa: ARG002 -- the port's
         """Always."""

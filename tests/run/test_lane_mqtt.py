@@ -371,3 +371,55 @@ def test_what_is_due_is_done_in_the_turn_it_wakes(tmp_path, ready, monkeypatch, 
 
 def _full(*_):
     raise JournalFull(subject="x", found="no space", expected="room", todo="free it")
+
+
+@pytest.mark.parametrize("bundle", [DEWPOINT, FROST])
+@pytest.mark.parametrize("is_up", [True, False])
+def test_what_a_failed_probe_withdraws_is_not_sent_again_by_link_or_journal(tmp_path, ready, bundle, is_up):
+    """Sent and not confirmed: the broker may have it, and nobody gives it to it a second time."""
+    rig = Rig(tmp_path, ready, bundle, room=64)
+    for second in range(30):
+        rig.bring(second * 3600)
+    rig.lane.turn()
+    good = len(rig.link.published)
+    rig.link.confirm(good)
+    rig.lane.turn()
+    rig.lane.trust()
+    for second in range(30, 34):
+        rig.bring(second * 3600)
+    rig.lane.turn()
+    if bundle == DEWPOINT:
+        rig.lane._keep()  # as once a second, or after answers that do not leave
+    rig.link.is_up = is_up
+    bad = rig.link.published[good:]
+    assert rig.lane.distrust("why") == len(bad) > 0
+    assert [one.withdrawn for *_, one in bad] == [True] * len(bad)
+    dropped = rig.lane.health().ledger.counts["answers"]["dropped"]
+    assert (dropped, rig.adds_up()) == ({"quarantined": len(bad)}, True)
+    rig.die()
+    again = Rig(tmp_path, ready, bundle)
+    again.lane.turn()
+    assert again.link.published == []
+    assert again.adds_up()
+    again.lane.stop()
+
+
+def test_an_answer_behind_withdrawn_ones_is_not_taken_for_confirmed_by_theirs(tmp_path, ready):
+    rig = Rig(tmp_path, ready, DEWPOINT)
+    rig.bring(0)
+    rig.lane.turn()
+    rig.lane.trust()  # of what is on its way
+    rig.bring(1)
+    rig.lane.turn()
+    assert rig.lane.distrust("why") == 1
+    rig.lane.trust()
+    rig.bring(2)
+    rig.lane.turn()
+    assert [json.loads(one[1])["seq"] for one in rig.link.published] == [0, 1, 2]
+    rig.link.confirm(2)
+    rig.lane.turn()
+    assert (rig.lane.line.ledger.published, rig.lane.in_flight) == (1, 1)
+    rig.link.confirm(1)
+    rig.lane.turn()
+    assert (rig.lane.line.ledger.published, rig.lane.in_flight, rig.adds_up()) == (2, 0, True)
+    rig.lane.stop()

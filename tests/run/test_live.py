@@ -14,6 +14,8 @@ from edge_runtime.errors import ConfigurationError, DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.line import Line
 from edge_runtime.run import goldens as stages
+from edge_runtime.run import live as live_module
+from edge_runtime.run import serve
 from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.config import load_config
 from edge_runtime.run.lane import Lane
@@ -24,6 +26,7 @@ from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_config import JournalConfig
 from edge_runtime.spec.result import flag_names
 from edge_runtime.spec.sink import JsonLinesFile, Publish
+from tests.rig.clock import HandClock
 from tests.rig.program import ROOT
 
 Outputs = Mapping[str, Any]
@@ -269,3 +272,90 @@ def _fill(lane: Lane, first: int = 0) -> None:
     lane.line.feed(b"".join(rows[first : first + 80] if first else [header, *rows[:80]]), 0)
     lane.line.run()
     lane._collect(0)
+
+
+class Hours:
+    """The service between two lines' files and one session, and its clock; the probes are counted."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: Callable[[], Booted]) -> None:
+        found = booted()
+        self.switch = Switch(found.ready)
+        self.live = live_of(altered(found, infer=self.switch), again)
+        self.lane = _lane(tmp_path, self.live)
+        self.out = tmp_path / "a.jsonl"
+        self.clock = HandClock(mono_ns=1)
+        self.probes: list[str] = []
+        probe = self.live.probe
+
+        def counted() -> str:
+            self.probes.append(probe())
+            return self.probes[-1]
+
+        self.live.probe = counted  # type: ignore[method-assign]
+        clocks = SimpleNamespace(time_ns=self.clock.wall_ns, monotonic_ns=self.clock.mono_ns)
+        monkeypatch.setattr(serve, "time", clocks)
+        self.service = serve.Service(load_config(ROOT / "examples/frost/device.toml"), tmp_path)
+        self.service._lives, self.service._lanes = (self.live,), (self.lane,)
+
+    def tick(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.service._prove()
+
+
+def test_a_probe_is_due_one_interval_after_the_last_and_nothing_leaves_behind_the_first_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = Hours(tmp_path, monkeypatch, lambda: Booted(booted().report, None))
+    for _ in range(2):  # at the start, and each minute to the second
+        hours.tick(0)
+        assert hours.probes.pop() == ""
+        for _ in range(59):
+            hours.tick(1)
+        assert hours.probes == []
+        hours.clock.advance(1)
+    hours.tick(0)
+    assert hours.probes.pop() == ""
+    hours.switch.how = lambda outputs: {name: values + values.dtype.type(3) for name, values in outputs.items()}
+    _fill(hours.lane)
+    wrong = len(hours.lane._outbox)
+    for _ in range(59):
+        hours.tick(1)
+    assert hours.probes == []
+    with pytest.raises(Quarantined):
+        hours.tick(1)
+    assert len(hours.probes) == 1
+    assert hours.probes[0].startswith("golden probe: found ")
+    assert hours.lane.health().ledger.counts["answers"]["dropped"] == {"quarantined": wrong}
+    assert wrong > 0
+    hours.lane.stop()
+    assert not hours.out.exists() or hours.out.read_bytes() == b""
+
+
+def test_a_session_made_anew_by_a_failed_probe_is_what_the_next_probes_and_answers_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = Hours(tmp_path, monkeypatch, booted)
+    hours.tick(0)
+    hours.switch.how = nan
+    hours.tick(59)
+    assert hours.live.rebuilt == ""
+    hours.tick(1)
+    assert hours.live.rebuilt == hours.probes[-1] != ""
+    hours.tick(60)
+    assert [one == "" for one in hours.probes] == [True, False, True]
+    _fill(hours.lane)
+    assert hours.lane._send()
+    hours.lane.stop()
+    assert hours.out.read_bytes().count(b"\n") > 0
+
+
+def test_a_process_larger_than_its_profile_allows_fails_its_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = booted()
+    assert found.ready is not None
+    object.__setattr__(found.ready, "profile", found.ready.profile.model_copy(update={"memory_mb": 100}))
+    live = live_of(found)
+    monkeypatch.setattr(live_module, "resident_mb", lambda: 104.0)
+    assert live.probe() == ""
+    monkeypatch.setattr(live_module, "resident_mb", lambda: 105.0)
+    with pytest.raises(DeviceError, match="memory of this process: found 105 MB; expected at most 105 MB"):
+        live.probe()

@@ -12,7 +12,10 @@ class Taking:
     name = "taking"
 
     def __init__(self):
-        self.room, self.have = 0, []
+        self.room, self.have, self.withdrawn = 0, [], set()
+
+    def withdraw(self, identities):
+        self.withdrawn |= identities
 
     def deliver(self, answers):
         taken = answers[: self.room]
@@ -184,34 +187,40 @@ def test_what_waited_for_a_sink_that_is_no_more_has_to_go_and_is_counted():
     assert (orphans, len(after), after.bytes) == (1, 0, 0)
 
 
-class Sending(Taking):
-    """A sink that has sent on more than it has heard of."""
-
-    in_flight = 0
-
-
-def test_answers_that_are_withdrawn_are_those_no_sink_has_had():
-    one, two = Sending(), Sending()
+def test_answers_that_are_withdrawn_are_those_not_every_sink_has():
+    one, two = Taking(), Taking()
     box = Outbox([one, two])
     for number in range(6):
         box.add(entry(number, 2))
-    one.room, two.room, two.in_flight = 2, 0, 4
+    one.room, two.room = 3, 2
     box.deliver()
     assert box.take_changes()["out"][-1][0] == "id5"
-    # From the first on that is not proven, but none that is with a sink or on its way to one.
-    assert [gone.id for gone in box.withdraw(1)] == ["id4", "id5"]
-    assert (len(box), box.added) == (4, 4)
-    assert box.bytes == 2 * sum(len(entry(number).lines[0]) for number in range(4))
+    # From the first on that is not proven; what one sink has and the other not goes to neither any more.
+    assert [gone.id for gone in box.withdraw(1)] == ["id2", "id3", "id4", "id5"]
+    assert one.withdrawn == two.withdrawn == {"id2", "id3", "id4", "id5"}
+    assert (len(box), box.added, box.bytes) == (0, 2, 0)
     box.add(entry(9, 2))
     assert [name for name, _ in box.take_changes()["out"]] == ["id9"]
     one.room = two.room = 9
-    two.in_flight = 0
-    assert box.deliver() == 5
-    assert one.have == two.have == ["id0", "id1", "id2", "id3", "id9"]
+    assert box.deliver() == 1
+    assert (one.have, two.have) == (["id0", "id1", "id2", "id9"], ["id0", "id1", "id9"])
+
+
+def test_answers_that_are_proven_still_go_to_the_sink_that_lacks_them():
+    one, two = Taking(), Taking()
+    box = Outbox([one, two])
+    for number in range(4):
+        box.add(entry(number, 2))
+    one.room = 3
+    box.deliver()
+    assert [gone.id for gone in box.withdraw(2)] == ["id2", "id3"]
+    two.room = 9
+    assert box.deliver() == 2
+    assert (one.have, two.have) == (["id0", "id1", "id2"], ["id0", "id1"])
 
 
 def test_what_is_withdrawn_before_it_was_kept_is_in_no_journal():
-    box = Outbox([Sending()])
+    box = Outbox([Taking()])
     box.add(entry(0))
     assert box.withdraw(0) != []
     assert box.take_changes()["out"] == []
