@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edge_runtime.author.bisect_answers import first_after
 from edge_runtime.author.bisect_model import Fed, FoundNode, Room, Side, first_in_batches, first_node
 from edge_runtime.author.bisect_steps import FoundStep, first_before
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.mutate_line import cases_of, contract_rows
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
@@ -55,7 +56,7 @@ class Subject(NamedTuple):
 
     def open(self, model: bytes) -> Infer:
         """A session as a boot makes it, but that the CPU may run what the provider does not take."""
-        return open_session(
+        return open_exact(
             model, provider=self.runs.provider, provider_options=self.runs.options, elsewhere=self.runs.provider != CPU,
             takes_nan=any(channel.when_missing == "pass" for channel in self.manifest.channels),
         )  # fmt: skip

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edge_runtime.author.arrays import extent
 from edge_runtime.author.cases import Cases, choose_cases, corners, special_cases
 from edge_runtime.author.contract import Contract, ContractVariant
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.false_alarms import false_alarms, warnings_of
 from edge_runtime.author.goldens import make_goldens
 from edge_runtime.author.graph import Graph
@@ -284,7 +285,7 @@ def _model(source: Source, manifest: Manifest, made: _Made) -> Model:
     """A variant's model in a session, as a line takes it."""
     passes = any(channel.when_missing == "pass" for channel in manifest.channels)
     prepare = open_session(source.prepare.data, takes_nan=passes) if source.prepare else None
-    session = open_session(made.graph.data, takes_nan=passes)
+    session = open_exact(made.graph.data, takes_nan=passes)
     return Model(manifest, made.variant, "", session, prepare)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from edge_runtime.author.emulation import HASWELL, is_available, run_emulated
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.graph import Graph
-from edge_runtime.engine.session import open_session
 from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.fault import is_missing
 from edge_runtime.spec.report_file import BootFile, ReportFile
@@ -68,11 +68,11 @@ def measure_spread(
 
     ``tensors`` are inputs by name, ``(cases, ...)``, as the goldens store them; ``axes`` says where a state has its batch.
     """
-    alone = open_session(graph.data)
+    alone = open_exact(graph.data)
     exact = _batched(alone, tensors, axes, 1)
     largest: dict[str, dict[str, float]] = {name: {} for name in exact}
     for threads in THREADS:
-        session = alone if threads == 1 else open_session(graph.data, threads=threads)
+        session = alone if threads == 1 else open_exact(graph.data, threads=threads)
         for size in batch_sizes:
             for repeat in range(REPEATS):
                 what = "repeat" if repeat and threads == 1 and size == 1 else f"batch {size}, {threads} thread(s)"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.mutate_line import Way
 from edge_runtime.bundle.golden import Goldens
 from edge_runtime.bundle.golden import decode as decode_goldens
-from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError
 from edge_runtime.flow.model import Infer, Model
 from edge_runtime.spec.inputs import Input
@@ -111,7 +111,7 @@ def open_subject(files: Mapping[str, bytes], variant: str | None = None, float_m
 
 
 def _open(model: bytes, manifest: Manifest) -> Infer:
-    return open_session(model, takes_nan=any(channel.when_missing == "pass" for channel in manifest.channels))
+    return open_exact(model, takes_nan=any(channel.when_missing == "pass" for channel in manifest.channels))
 
 
 def _file(files: Mapping[str, bytes], name: str) -> bytes:

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, ValueInfoProto
 
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.graph import Graph, parse_graph
 from edge_runtime.author.passes import batch_axes, through
 from edge_runtime.author.quantize import MOVING, evenly_spaced
 from edge_runtime.author.recipes import is_quantized
 from edge_runtime.author.record import NodeError
 from edge_runtime.author.twin import float_twin
-from edge_runtime.engine.session import open_session
 from edge_runtime.errors import BundleError
 from edge_runtime.flow.model import Model
 
@@ -49,7 +49,7 @@ def node_errors(model: Model, graph: Graph, raw: NDArray[np.float64]) -> tuple[N
         return None
     passes = any(channel.when_missing == "pass" for channel in model.manifest.channels)
     try:
-        ours, exact = (open_session(_opened(one, places), takes_nan=passes) for one in (graph, twin))
+        ours, exact = (open_exact(_opened(one, places), takes_nan=passes) for one in (graph, twin))
     except BundleError:
         return None
     axes = batch_axes(model.manifest)

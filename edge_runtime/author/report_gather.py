@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.author.confusable import Quantity, confusable
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.passes import answer_rows, through
 from edge_runtime.author.record import Record
@@ -264,7 +265,7 @@ def _answers(manifest: Manifest, variant: Variant, data: bytes, source: Source) 
         return {}
     passes = any(channel.when_missing == "pass" for channel in manifest.channels)
     prepare = open_session(source.prepare.data, takes_nan=passes) if source.prepare else None
-    model = Model(manifest, variant, "", open_session(data, takes_nan=passes), prepare)
+    model = Model(manifest, variant, "", open_exact(data, takes_nan=passes), prepare)
     return answer_rows(manifest, through(model, source.test.raw).outputs)[0]
 
 

@@ -12,6 +12,7 @@ from edge_runtime.author.arrays import Part
 from edge_runtime.author.choice import Candidate, best, sensitive_nodes, worthwhile
 from edge_runtime.author.demands import Demands
 from edge_runtime.author.emulation import is_available, run_emulated
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.gate import Answered, Measured
 from edge_runtime.author.graph import Graph
 from edge_runtime.author.half import to_float16
@@ -262,7 +263,7 @@ class _Search:
         exact = Answered(through(self._model._replace(infer=self._float), raw).outputs, {}, {})
         costs = {}
         for node in heavy_nodes(prepared):
-            made = self._model._replace(infer=open_session(alone(prepared, ranges, recipe, node).data))
+            made = self._model._replace(infer=open_exact(alone(prepared, ranges, recipe, node).data))
             costs[node] = gate.distance(exact, Answered(through(made, raw).outputs, {}, {}))
         return costs
 
@@ -274,7 +275,7 @@ class _Search:
     def _try(self, recipe: Recipe, calibrator: Calibrator | None, make: Callable[[], Graph]) -> None:
         try:
             graph = make()
-            infer = open_session(graph.data)
+            infer = open_exact(graph.data)
             answered = gate.answered(self._model._replace(infer=infer), self._material.validation.raw)
         except BundleError as error:
             self._unmade.append(_unmade(recipe, calibrator, error))

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from edge_runtime.engine.isolate import IsolatedSession
     from edge_runtime.run.boot import Setting
 
+_QUANTIZED = frozenset(
+    {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"}
+)
 _BUILD_AGAIN = "have the author build the bundle again"
 
 
@@ -225,7 +228,7 @@ def provider(
     ``withheld``: without the option that keeps int8 sums from saturating, for the drill that shows what it is for.
     """
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
-    precise = variant.precision == "int8" and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
+    precise = _is_quantized(variant) and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
     if withheld and not precise:
         raise ConfigurationError(
             subject="--inject quant_precision", found="x64quantprecision is not needed here, so it cannot be withheld",
@@ -285,16 +288,19 @@ def opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSe
     return partial(open_isolated, **profile.isolation.model_dump())
 
 
+def _is_quantized(variant: Variant) -> bool:
+    """Whether it multiplies integers: one built here, or one that its author brought as it is."""
+    return variant.precision == "int8" or not _QUANTIZED.isdisjoint(variant.operators)
+
+
 def _saturating(variant: Variant, choice: ProviderChoice, machine: Machine, *, precise: bool) -> str:
     """What a wrong number of a quantized model may come from on this processor; nothing where it cannot."""
-    if precise or choice.name != CPU or "QuantizeLinear" not in variant.operators:
+    if precise or choice.name != CPU or not _is_quantized(variant):
         return ""
     if not needs_x64_quant_precision(machine, seven_bit_weights=False):
         return ""
     stated = variant.quantization is not None and variant.quantization.seven_bit_weights
-    why = "it is withheld" if variant.precision == "int8" else "the manifest does not say whether its weights need it"
-    if stated:
-        why = "the manifest says that no weight needs it"
+    why = "the manifest says that no weight needs it" if stated else "it is withheld"
     return (
         f"this x86-64 processor has no VNNI and session.x64quantprecision is off ({why}): "
         "its int8 sums saturate where weights have more than 7 bits"

@@ -4,6 +4,7 @@ import pytest
 from edge_runtime.author import gate
 from edge_runtime.author.demands import Accept, Demands
 from edge_runtime.author.emulation import PROGRAM, is_available, run_emulated
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.graph import Graph
 from edge_runtime.author.metrics import find_metric
 from edge_runtime.author.quantize import read_grid
@@ -106,7 +107,7 @@ def test_seven_bit_and_unsigned_weights_cannot_overflow_and_eight_bit_ones_do() 
     assert sum(cutting.saturated.values()) == 3 * 8 * 4
     step = read_grid(made).output_scale["y"].step
     assert np.abs(cut - exact).max() > 3 * step
-    assert np.abs(exact - open_session(made.data)(full)["y"]).max() <= step
+    assert np.abs(exact - open_exact(made.data)(full)["y"]).max() <= step
 
 
 @pytest.mark.parametrize("recipe", ["u8s8_channel", "u8s8_tensor", "s8s8_symmetric"])
@@ -117,7 +118,7 @@ def test_seven_bit_and_unsigned_weights_cannot_overflow_and_eight_bit_ones_do() 
 def test_without_cuts_the_simulation_is_the_model(graph: Graph, recipe: str) -> None:
     rows = _rows(graph)
     made = _made(graph, recipe, rows)
-    exact, host = Simulation(made, cuts=False)(rows), open_session(made.data)(rows)
+    exact, host = Simulation(made, cuts=False)(rows), open_exact(made.data)(rows)
     for name, scale in read_grid(made).output_scale.items():
         assert np.abs(exact[name] - host[name]).max() <= scale.step * 1.001
         assert (exact[name] != host[name]).mean() < 0.02

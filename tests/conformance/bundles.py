@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_runtime.author.exact import open_exact
 from edge_runtime.author.graph import Graph, Port, clean_graph
 from edge_runtime.bundle.golden import Goldens, encode
 from edge_runtime.bundle.write import sums
-from edge_runtime.engine.session import open_session
 from edge_runtime.flow.batching import split
 from edge_runtime.flow.postprocess import Labelled, Postprocess
 from edge_runtime.spec.manifest import SCHEMA, Manifest, parse
@@ -39,7 +39,7 @@ def opaque_bundle(
     """
     graph = _graph(model, name)
     sizes = (1,) if graph.inputs[0].shape[0] == 1 else _SIZES
-    session = open_session(graph.data)
+    session = open_exact(graph.data)
     outputs = _run(session, cases, (1,))
     together = _run(session, cases, sizes)
     tolerance = _tolerance(outputs, together)

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from edge_runtime.author.emulation import PROGRAM, is_available
 from edge_runtime.author.quantize import Quantized
 from edge_runtime.author.recipes import CALIBRATORS, RECIPES, measure_ranges, prepare, quantized
 from edge_runtime.bundle.write import write_directory
-from edge_runtime.engine.session import open_session
 from tests.rig import emulated
 from tests.rig.bundles import FROST, ROOT, manifest_of
 from tests.rig.need import need
@@ -43,8 +41,6 @@ def _eight_bit(folder: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(author, "quantize", quantize)
         patch.setattr(author, "RECIPE", author.RECIPE | {"reduce_range": False})
-        # So that its goldens are right wherever it is built.
-        patch.setattr(author, "open_session", partial(open_session, quant_precision=True))
         made = author.build(ROOT / "examples/frost/contract.toml", None, lambda _: None, strengthens=False)
     assert made.failures == ()
     write_directory(dict(made.files), folder)

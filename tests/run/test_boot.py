@@ -315,8 +315,15 @@ def test_other_edits(
     assert words in f"{failed.measured} {failed.limit}"
 
 
-def test_int8_without_a_word_on_its_weights_takes_the_slower_right_kernel(bare: Setting, tmp_path: Path) -> None:
-    path = write_with_manifest(FROST, tmp_path / "bundle", lambda raw: raw["variants"][0].pop("quantization"))
+@pytest.mark.parametrize("precision", ["int8", "as_is"])
+def test_int8_without_a_word_on_its_weights_takes_the_slower_right_kernel(
+    precision: str, bare: Setting, tmp_path: Path
+) -> None:
+    def change(raw: dict[str, Any]) -> None:
+        raw["variants"][0].pop("quantization")
+        raw["variants"][0]["precision"] = precision
+
+    path = write_with_manifest(FROST, tmp_path / "bundle", change)
     old = replace(bare.machine, architecture="x86_64", isa=frozenset({"avx2"}))
     for machine, precise in ((old, True), (replace(old, isa=frozenset({"avx2", "avx_vnni"})), False)):
         profile = bare.profile.model_copy(update={"architectures": ("x86_64",)})
