@@ -14,7 +14,7 @@ from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
 from edge_runtime.device.telemetry import Telemetry, read_telemetry
-from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
+from edge_runtime.errors import DeviceError, EdgeRuntimeError, InternalError, UsageError
 from edge_runtime.flow.model import Model
 from edge_runtime.run import checks, golden_checks, latency, memory_checks
 from edge_runtime.run.kept_files import KEPT_FILES_CHANGE, KeptFiles
@@ -223,7 +223,11 @@ class _Trial:
                 break
         figures = _figures(passed) if profile.choose == "fastest" else []
         refused += [(name, f"latency, {_BROKE}") for name, ms in figures if ms == inf]
-        if passed:
+        if figures and all(ms == inf for _, ms in figures):
+            self.checks[before:], self._choice = self._broken(passed[-1]), passed[-1].choice
+            self.facts, model = passed[-1].facts, None
+            del refused[-1:]
+        elif passed:
             served = passed[latency.fastest([ms for _, ms in figures])] if figures else passed[0]
             self.checks[before:], self.goldens, self.facts = served.checks, served.goldens, served.facts
             self._choice = served.choice
@@ -233,6 +237,19 @@ class _Trial:
         name = self.facts["provider"] if model is not None or refused else None
         self._check("provider_choice", checks.provider_choice, name, refused, figures, tier="wanted")
         return model
+
+    @staticmethod
+    def _broken(last: _Passed) -> list[Check]:
+        """Its checks, of which that of the latency has failed after all: no provider of the list went on answering."""
+        failure = DeviceError(
+            subject="latency of one inference", found=_BROKE, expected="an answer to each",
+            todo="look for a driver or device that fails; run edge-runtime selftest again and send its report",
+        )  # fmt: skip
+        broken = Check(
+            "latency", "required", "fail", f"{failure.subject}: found {failure.found}", failure.expected, failure.todo,
+            code=failure.exit_code,
+        )  # fmt: skip
+        return [broken if one.id == "latency" else one for one in last.checks]
 
     def _refusal(self, since: int = 0, among: Container[str] = INJECTABLE) -> str | None:
         """The first required check of those ``among`` that failed, in words."""

@@ -237,7 +237,7 @@ def provider(
         )  # fmt: skip
     precise = precise and not withheld
     options = provider_options(choice, found, variant)
-    opened = _opener(setting.profile)
+    opened = opener(setting.profile)
     session = opened(
         bundle.files[variant.model],
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
@@ -279,7 +279,7 @@ def digest_of_library(choice: ProviderChoice | None) -> str:
         return "refused"  # in what words, the check of the provider says
 
 
-def _opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSession]":
+def opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSession]":
     """What opens a session where the profile wants it."""
     if profile.isolation is None:
         return engine.open_session

@@ -96,7 +96,7 @@ def _providers(profile: DeviceProfile | None, runtime: Finding) -> list[Finding]
         return [Finding("provider", "skipped", "not checked: needs a working onnxruntime")]
     if profile is None:
         return [Finding("provider", "skipped", "not checked: needs a profile")]
-    return [provider_findings.provider(choice, profile.intra_threads) for choice in profile.providers]
+    return [provider_findings.provider(choice, profile) for choice in profile.providers]
 
 
 def _is_for_a_gpu(profile: DeviceProfile | None) -> bool:

@@ -1,5 +1,6 @@
 """`edge-runtime explain`: what a self-test says, in the order a person asks it; it judges nothing that the boot has not."""
 
+import math
 import re
 import sys
 from argparse import Namespace
@@ -16,7 +17,7 @@ from edge_runtime.spec.report import BOTH_TIERS, LEFT_OUT
 from edge_runtime.spec.report_file import BootFile, CheckFile, ReportFile, report_file
 
 _MAX_REPORT_BYTES: Final = 16 * 1024 * 1024
-_SHARE: Final = re.compile(r", (\d+)% of what is allowed")
+_SHARE: Final = re.compile(r", (\d{1,6})% of what is allowed")
 _GOLDEN: Final = ("golden_tensor", "golden_output", "golden_answer")
 _NUMBER: Final = re.compile(r"^(\d+(?:\.\d+)?(?:e[+-]?\d+)?) (ms|MB)")
 
@@ -45,8 +46,14 @@ def main(args: Namespace, further: Further | None = None) -> int:
             todo="give the bundle that was tested as --bundle",
         )  # fmt: skip
     boots = _read(Path(args.report)).boots if args.report else _boot_now(args)
-    sys.stdout.write("\n\n".join("\n".join(explain(boot, (further or elsewhere)(boot, args))) for boot in boots) + "\n")
+    told = ("\n".join(map(_fit, explain(boot, (further or elsewhere)(boot, args)))) for boot in boots)
+    sys.stdout.write("\n\n".join(told) + "\n")
     return 0
+
+
+def _fit(line: str) -> str:
+    """A line fit for a terminal: a report is a stranger's text, which must neither move a cursor nor begin a line."""
+    return line if line.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 def elsewhere(boot: BootFile, _args: Namespace) -> Iterator[str]:
@@ -146,7 +153,8 @@ def used(check: CheckFile) -> float | None:
         return int(told[1]) / 100
     measured, limit = _NUMBER.match(check.measured), _NUMBER.match(check.limit)
     if measured and limit and measured[2] == limit[2] and float(limit[1]) > 0:
-        return float(measured[1]) / float(limit[1])
+        share = float(measured[1]) / float(limit[1])
+        return share if math.isfinite(share) else None
     return None
 
 
@@ -170,10 +178,16 @@ def _boot_now(args: Namespace) -> Sequence[BootFile]:
 def _read(path: Path) -> ReportFile:
     try:
         with path.open("rb") as stream:
-            return ReportFile.model_validate_json(stream.read(_MAX_REPORT_BYTES))
+            found_there = ReportFile.model_validate_json(stream.read(_MAX_REPORT_BYTES))
     except (OSError, ValidationError) as error:
         found = error.strerror if isinstance(error, OSError) else "no report that this release knows"
         raise UsageError(
             subject=f"report {path}", found=found or "an error of the disk", expected="what `selftest --json FILE` wrote",
             todo="write one: edge-runtime selftest --json report.json",
         ) from error  # fmt: skip
+    if not found_there.boots or not all(boot.checks for boot in found_there.boots):
+        raise UsageError(
+            subject=f"report {path}", found="a boot without a check, or no boot", expected="what `selftest --json FILE` wrote",
+            todo="write one: edge-runtime selftest --json report.json",
+        )  # fmt: skip
+    return found_there

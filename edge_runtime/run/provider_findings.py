@@ -7,22 +7,26 @@ import numpy as np
 from edge_runtime.device.probe import Machine
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import EdgeRuntimeError
+from edge_runtime.run.checks import opener
 from edge_runtime.run.findings import Finding
-from edge_runtime.spec.device_profile import ProviderChoice
+from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 
 # Jetson Linux 36 is JetPack 6, 38 the first of JetPack 7.
 _TEGRA = re.compile(r"R(\d+) \(release\)")
 _LAST_OF_JETPACK_6 = 36
 
 
-def provider(choice: ProviderChoice, threads: int) -> Finding:
-    """Have a provider run a model of one node now: being compiled in says nothing, a right answer does."""
+def provider(choice: ProviderChoice, profile: DeviceProfile) -> Finding:
+    """Have a provider run a model of one node now: being compiled in says nothing, a right answer does.
+
+    It runs where the profile has sessions run: a driver that is kept apart for its crashes must not end this command.
+    """
     name, subject = choice.name, f"provider {choice.name}"
     feed = np.array([1.5, -2.0], np.float32)
     try:
-        session = engine.open_session(
+        session = opener(profile)(
             engine.IDENTITY_MODEL, provider=name, provider_options=choice.options, library=choice.library,
-            device=choice.device, threads=threads,
+            device=choice.device, threads=profile.intra_threads,
         )  # fmt: skip
         answer = session({"x": feed})["y"]
     except EdgeRuntimeError as error:

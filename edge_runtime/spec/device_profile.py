@@ -108,6 +108,16 @@ class DeviceProfile(BaseModel):
     )
     onnxruntime: str = Field(min_length=1, description="Where the right onnxruntime comes from, for a person.")
 
+    @field_validator("providers")
+    @classmethod
+    def _once(cls, providers: tuple[ProviderChoice, ...]) -> tuple[ProviderChoice, ...]:
+        """A provider that was refused is not tried again by being named again."""
+        told = [(one.name, one.options, one.library, one.device) for one in providers]
+        twice = next((one[0] for place, one in enumerate(told) if one in told[:place]), None)
+        if twice is not None:
+            raise ValueError(f"each once; {twice} stands there twice with the same options")
+        return providers
+
 
 def _nearest(text: str, known: Collection[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 -- only a mistake needs it

@@ -179,6 +179,10 @@ def test_a_cycle_is_refused(folder: Path, orin: Machine) -> None:
             'inherits = "base"\nproviders = [{name = "CPUExecutionProvider", cache = true}]',
             "DIR/bad.toml, providers[0]: found a mistake (cache with CPUExecutionProvider, which keeps nothing",
         ),
+        (
+            'inherits = "base"\nproviders = [{name = "CPUExecutionProvider"}, {name = "CPUExecutionProvider"}]',
+            "DIR/bad.toml, providers: found an array; expected each once; CPUExecutionProvider stands there twice",
+        ),
         ('inherits = "base"\nproviders = []', "DIR/bad.toml, providers: found nothing; expected at least 1;"),
         ('inherits = "base"\nintra_threads = "2"', "DIR/bad.toml, intra_threads: found '2'; expected an integer;"),
         ("isa = [", "DIR/bad.toml, "),

@@ -1,5 +1,6 @@
 """Every check of a boot can fail, each on its own, and a bundle that was edited fails at the stage it should."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -617,3 +618,18 @@ def test_a_provider_that_fails_while_it_is_measured_is_not_chosen(
     assert booted.ready is not None
     assert booted.ready.provider == CPU
     assert f"{OPENVINO} was refused by latency, a call failed" in booted.report.failures()[0].measured
+
+
+def test_where_every_provider_fails_while_it_is_measured_none_serves(
+    bare: Setting, paced: _Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency, "in_turn", lambda calls, _clock: [math.inf for _ in calls])
+    paced.seconds.update({OPENVINO: [0.001], CPU: [0.001]})
+    booted = boot(FROST, _choosing(bare, "fastest", OPENVINO, CPU))
+    assert (booted.ready, booted.report.state) == (None, "ERROR")
+    (failed,) = booted.report.failures(REQUIRED)
+    assert (failed.id, failed.measured, failed.code) == (
+        "latency", "latency of one inference: found a call failed while it was measured", 69,
+    )  # fmt: skip
+    (choice,) = [check for check in booted.report.failures() if check.id == "provider_choice"]
+    assert f"{OPENVINO} was refused by latency, a call failed" in choice.measured

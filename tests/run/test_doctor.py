@@ -15,6 +15,7 @@ from edge_runtime.device.data import data_folder
 from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
 from edge_runtime.device.telemetry import Telemetry, read_telemetry
+from edge_runtime.engine import isolate
 from edge_runtime.engine import session as engine
 from edge_runtime.flow.recording import MAGIC, encode_chunk
 from edge_runtime.links.serial_port import LinkAbsent, PortState
@@ -24,10 +25,12 @@ from edge_runtime.run import line_findings as at_line
 from edge_runtime.run.config import load_config
 from edge_runtime.run.doctor import examine, main
 from edge_runtime.run.findings import Finding
+from edge_runtime.run.setting import make_setting
 from edge_runtime.sources import child_process
-from edge_runtime.spec.device_profile import ProviderChoice
+from edge_runtime.spec.device_profile import Isolation, ProviderChoice
 from edge_runtime.spec.manifest import parse
 from tests.device import sensors, trees
+from tests.rig.program import PATIENCE_S
 
 BUNDLES = data_folder("bundles")
 CONFIG = """\
@@ -204,20 +207,36 @@ def test_telemetry_that_is_on_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_provider_that_is_not_there_fails() -> None:
-    found = provider_findings.provider(ProviderChoice(name="CUDAExecutionProvider"), 1)
+    found = provider_findings.provider(ProviderChoice(name="CUDAExecutionProvider"), make_setting().profile)
     assert found.status == "fail"
     assert "not in this onnxruntime" in found.text
 
 
 def test_a_provider_that_answers_wrongly_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.Session, "__call__", lambda _, feeds: {"y": feeds["x"] + 1})
-    found = provider_findings.provider(ProviderChoice(name="CPUExecutionProvider"), 1)
+    found = provider_findings.provider(ProviderChoice(name="CPUExecutionProvider"), make_setting().profile)
     assert (found.status, found.text[:37]) == ("fail", "does not work: ran elsewhere or wrong")
+
+
+def test_a_provider_that_is_kept_apart_cannot_end_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolate, "program", lambda: [sys.executable, "-c", "import os; os.abort()"])
+    limits = Isolation(memory_mb=256, timeout_s=PATIENCE_S)
+    profile = make_setting().profile.model_copy(update={"isolation": limits})
+    found = provider_findings.provider(ProviderChoice(name="CPUExecutionProvider"), profile)
+    assert (found.status, found.text) == (
+        "fail", "refused when tried: the session's own process: found an end by SIGABRT",
+    )  # fmt: skip
+
+
+def test_a_provider_that_is_kept_apart_is_tried_there() -> None:
+    limits = Isolation(memory_mb=256, timeout_s=PATIENCE_S)
+    profile = make_setting().profile.model_copy(update={"isolation": limits})
+    assert provider_findings.provider(ProviderChoice(name="CPUExecutionProvider"), profile).status == "ok"
 
 
 def test_a_provider_whose_library_is_not_there_was_tried_and_refused(tmp_path: Path) -> None:
     choice = ProviderChoice(name="OpenVINOExecutionProvider", library=str(tmp_path / "none.so"))
-    found = provider_findings.provider(choice, 1)
+    found = provider_findings.provider(choice, make_setting().profile)
     assert found.status == "fail"
     assert found.text == f"refused when tried: provider's library {choice.library}: found No such file or directory"
 

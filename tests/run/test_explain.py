@@ -16,7 +16,7 @@ from edge_runtime.bundle.golden import decode, encode
 from edge_runtime.device.telemetry import read_telemetry
 from edge_runtime.errors import UsageError
 from edge_runtime.run import causes
-from edge_runtime.run.boot import INJECTABLE, Setting, boot
+from edge_runtime.run.boot import INJECTABLE, QUANT_PRECISION, Setting, boot
 from edge_runtime.run.explain import explain, main, used
 from edge_runtime.run.memory import MEMORY_NAME
 from edge_runtime.run.selftest import PORTS
@@ -66,7 +66,8 @@ def test_a_pass_has_its_closest_call(bundle: Path, setting: Setting) -> None:
     assert "Likely causes" not in told
 
 
-@pytest.mark.parametrize("name", [one for one in INJECTABLE if one != "bindings"])
+# The precision option has no check of its own, and where nothing can be withheld it is `provider` that says so.
+@pytest.mark.parametrize("name", [one for one in INJECTABLE if one not in ("bindings", QUANT_PRECISION)])
 def test_each_check_is_told_when_it_breaks(name: str, setting: Setting) -> None:
     told = _explained(FROST, setting, name)
     assert f": {name} broke first; it " in told
@@ -154,6 +155,44 @@ def test_no_report(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         path.write_text(text)
     with pytest.raises(UsageError, match=r"expected what `selftest --json FILE` wrote"):
+        main(_args(report=str(path)))
+
+
+def _written(setting: Setting, path: Path, **changed: str) -> Path:
+    """A report each of whose checks says ``changed``."""
+    report = json.loads(report_file([boot(DEWPOINT, setting).report], BOTH_TIERS).model_dump_json(by_alias=True))
+    for check in report["boots"][0]["checks"]:
+        check.update(changed)
+    path.write_text(json.dumps(report))
+    return path
+
+
+def test_a_report_moves_no_cursor_and_begins_no_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: Setting
+) -> None:
+    path = _written(setting, tmp_path / "r.json", status="fail", measured="\x1b[2J\r\nPASSED: it may serve\x9b")
+    assert main(_args(report=str(path))) == 0
+    told = capsys.readouterr().out
+    assert "  found        \\x1b[2J\\r\\nPASSED: it may serve\\x9b\n" in told
+    assert not any(line.startswith("PASSED") for line in told.splitlines())
+
+
+@pytest.mark.parametrize("measured", ["1, " + "9" * 5000 + "% of what is allowed", "1e999 ms", "1e308 ms"])
+def test_a_number_that_is_none_is_no_distance(
+    measured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: Setting
+) -> None:
+    path = _written(setting, tmp_path / "r.json", status="pass", measured=measured, limit="1e-308 ms")
+    assert main(_args(report=str(path))) == 0
+    assert "no other check measures a distance here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["boots", "checks"])
+def test_a_report_of_nothing_is_no_pass(what: str, tmp_path: Path, setting: Setting) -> None:
+    path = _written(setting, tmp_path / "r.json")
+    report = json.loads(path.read_text())
+    (report if what == "boots" else report["boots"][0])[what] = []
+    path.write_text(json.dumps(report))
+    with pytest.raises(UsageError, match="a boot without a check, or no boot"):
         main(_args(report=str(path)))
 
 
