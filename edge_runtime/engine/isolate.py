@@ -78,6 +78,10 @@ class IsolatedSession:
         # A copy: the next answer comes into the same memory.
         return {self._names[place]: tensor.copy() for place, tensor in frame.tensors}
 
+    def end(self) -> None:
+        """End its process, for one that takes its place: each later call is a DeviceError."""
+        self._child.given_up("an end before another was started", "a call of the other")
+
     @property
     def resident_mb(self) -> float:
         """What its process has resident, MiB; 0 where the system does not tell."""
@@ -108,6 +112,11 @@ def open_isolated(
     return session
 
 
+def living() -> list[int]:
+    """The ids of all such processes that this one has started and not ended."""
+    return [child.pid for child in _CHILDREN if child.is_started]
+
+
 class _Child:
     """The process and its pipes. It is ended with the last reference to it, and by the kernel with this process."""
 
@@ -126,6 +135,12 @@ class _Child:
         self._answers.register(self._errors, select.POLLIN)
         self._room = select.poll()
         self._room.register(self._to, select.POLLOUT)
+        _CHILDREN.add(self)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its id is still its own: until it is ended here, the kernel gives it to nobody else."""
+        return self._close.alive
 
     def ask(self, kind: int, tensors: list[tuple[int, NDArray[Any]]], limit_s: float | None = None) -> Frame:
         """Send one frame and wait for its answer, ``limit_s`` or as long as a call may take."""
@@ -235,6 +250,9 @@ class _Child:
             f"at most {self._memory_mb} MiB, memory_mb of the profile's [isolation]",
             "raise it if the model needs more; else its provider loses memory: update it, or name another",
         )
+
+
+_CHILDREN: Final = weakref.WeakSet[_Child]()
 
 
 def _start(memory_mb: int) -> tuple[subprocess.Popen[bytes], int, int, int, int]:

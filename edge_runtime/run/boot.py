@@ -149,9 +149,9 @@ class _Passed(NamedTuple):
     choice: ProviderChoice
 
 
-def _figures(passed: Sequence[_Passed]) -> list[tuple[str, float]]:
+def _figures(passed: Sequence[_Passed], profile: DeviceProfile) -> list[tuple[str, float]]:
     """Each provider's ms a paced call, measured in turn."""
-    with latency.kernel_clock() as clock:
+    with latency.kernel_clock(checks.session_processes(profile)) as clock:
         times = latency.in_turn([golden_checks.one_call(one.model, one.goldens) for one in passed], clock)
     return [(one.provider, ms) for one, ms in zip(passed, times, strict=True)]
 
@@ -197,7 +197,7 @@ class _Trial:
         self._check("rollback_floor", checks.rollback_floor, manifest, floor)
         version = self._check("onnxruntime", checks.onnxruntime)
         model = self._served(bundle, manifest, version)
-        self._check("memory", memory_checks.memory, manifest, tier="wanted")
+        self._check("memory", memory_checks.memory, manifest, setting.profile, tier="wanted")
         self._check("memory_limit", memory_checks.memory_limit, setting.profile)
         if any(one.cache for one in setting.profile.providers) or self._inject == "provider_cache":
             self._check("provider_cache", self.kept.settle, model is not None and not self._refusal(), tier="wanted")
@@ -221,7 +221,7 @@ class _Trial:
             passed.append(_Passed(choice.name, model, self.goldens, dict(self.facts), self.checks[before:], choice))
             if profile.choose == "first":
                 break
-        figures = _figures(passed) if profile.choose == "fastest" else []
+        figures = _figures(passed, profile) if profile.choose == "fastest" else []
         refused += [(name, f"latency, {_BROKE}") for name, ms in figures if ms == inf]
         if figures and all(ms == inf for _, ms in figures):
             self.checks[before:], self._choice = self._broken(passed[-1]), passed[-1].choice

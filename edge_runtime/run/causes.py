@@ -162,8 +162,8 @@ _CAUSES: Final[Mapping[str, tuple[Cause, ...]]] = {
     ),
     "negative_goldens": (_EDITED, _REBUILD, _OWN_LIBRARY),
     "latency": (
-        Cause("the processor is throttled by heat, power or a governor; the time other programs took is not counted",
-              "look at temperature, supply and governor (edge-runtime doctor); run it again when it is cool"),
+        Cause("the processor is throttled by heat, power or a governor, or other programs took what the kernel does not count",
+              "look at temperature, supply and governor (edge-runtime doctor), and stop what else runs; run it again"),
         Cause("a slower kernel: onnxruntime, the provider or what the processor has changed", "go back, or have the limit raised",
               ("onnxruntime", "provider", "options", "threads", "features", "processor", "driver", "device", "kernel")),
         Cause("the model is slower than the one before", "edge-runtime diff; use a faster machine", ("bundle",)),

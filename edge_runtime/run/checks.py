@@ -288,6 +288,15 @@ def opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSe
     return partial(open_isolated, **profile.isolation.model_dump())
 
 
+def session_processes(profile: DeviceProfile) -> list[int]:
+    """The ids of the processes that hold this one's sessions; none where the profile has no [isolation]."""
+    if profile.isolation is None:
+        return []
+    from edge_runtime.engine.isolate import living  # noqa: PLC0415 -- for the profiles that ask for it
+
+    return living()
+
+
 def _is_quantized(variant: Variant) -> bool:
     """Whether it multiplies integers: one built here, or one that its author brought as it is."""
     return variant.precision == "int8" or not _QUANTIZED.isdisjoint(variant.operators)

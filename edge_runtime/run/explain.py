@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from edge_runtime.errors import UsageError
 from edge_runtime.run.causes import FOLLOWS, STAGES, causes
 from edge_runtime.run.selftest import plan, tried
 from edge_runtime.spec.report import BOTH_TIERS, LEFT_OUT
-from edge_runtime.spec.report_file import BootFile, CheckFile, ReportFile, report_file
+from edge_runtime.spec.report_file import SCHEMA, BootFile, CheckFile, ReportFile, report_file
 
 _MAX_REPORT_BYTES: Final = 16 * 1024 * 1024
 _SHARE: Final = re.compile(r", (\d{1,6})% of what is allowed")
 _GOLDEN: Final = ("golden_tensor", "golden_output", "golden_answer")
+_SCHEMA: Final = re.compile(r"edge-runtime/report/[1-9]\d{0,8}", re.ASCII)
 _NUMBER: Final = re.compile(r"^(\d+(?:\.\d+)?(?:e[+-]?\d+)?) (ms|MB)")
 
 
@@ -175,11 +176,32 @@ def _boot_now(args: Namespace) -> Sequence[BootFile]:
     return report_file([tried(trial, args.inject) for trial in trials], BOTH_TIERS).boots
 
 
+class _AnyReport(BaseModel):
+    """The one key that a report of any release has; what else stands in it is not this release's to judge."""
+
+    schema_: str = Field(alias="schema")
+
+
+def _refuse_newer(path: Path, written: bytes) -> None:
+    try:
+        schema = _AnyReport.model_validate_json(written).schema_
+    except ValidationError:
+        return
+    if schema != SCHEMA and _SCHEMA.fullmatch(schema):
+        raise UsageError(
+            subject=f"report {path}, schema", found=schema, expected=SCHEMA,
+            todo="update edge-runtime to the release that wrote it, or write one with this: edge-runtime selftest --json FILE",
+        )  # fmt: skip
+
+
 def _read(path: Path) -> ReportFile:
+    written = b""
     try:
         with path.open("rb") as stream:
-            found_there = ReportFile.model_validate_json(stream.read(_MAX_REPORT_BYTES))
+            written = stream.read(_MAX_REPORT_BYTES)
+        found_there = ReportFile.model_validate_json(written)
     except (OSError, ValidationError) as error:
+        _refuse_newer(path, written)
         found = error.strerror if isinstance(error, OSError) else "no report that this release knows"
         raise UsageError(
             subject=f"report {path}", found=found or "an error of the disk", expected="what `selftest --json FILE` wrote",

@@ -2,15 +2,15 @@
 
 A call that comes after a pause finds its caches cold and the processor asleep: it takes 3 to 10 times as long as one in a
 hot loop. So the calls of a round are spaced. What other programs do is not the model's doing: the time that the calling
-thread waited for a processor, as the kernel counts it, is taken off, and what remains is measured again before it counts
-against a model. docs/adr/0009-latency-at-boot.md has the figures.
+thread and the session's own process waited for a processor, as the kernel counts it, is taken off, and what remains is
+measured again before it counts against a model. docs/adr/0009-latency-at-boot.md has the figures.
 """
 
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ _CLEARLY: Final = 2 / 3
 
 
 class Clock(NamedTuple):
-    """Where time comes from: now in s, a pause of so many s, and the s this thread has waited for a processor so far."""
+    """Where time comes from: now in s, a pause of so many s, and the s that were waited for a processor so far."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
@@ -52,17 +52,19 @@ class Round(NamedTuple):
 
 
 @contextmanager
-def kernel_clock() -> Iterator[Clock]:
-    """The machine's own, of this thread; where the kernel does not count its waiting, nothing is ever taken off."""
-    try:
-        descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-    except OSError:  # not Linux, or a kernel without CONFIG_SCHED_INFO
-        yield Clock(time.perf_counter, time.sleep, lambda: 0.0)
-        return
-    try:
-        yield Clock(time.perf_counter, time.sleep, lambda: _waited(descriptor))
-    finally:
-        os.close(descriptor)
+def kernel_clock(processes: Sequence[int] = ()) -> Iterator[Clock]:
+    """The machine's own, of this thread and of the first thread of each of ``processes``, which answer its calls.
+
+    This thread sleeps while one of them runs, so that their waits add up. Where the kernel does not count them, nothing
+    is ever taken off; nor for a process that has ended.
+    """
+    with ExitStack() as opened:
+        descriptors = []
+        for whose in ("thread-self", *processes):
+            with suppress(OSError):  # not Linux, a kernel without CONFIG_SCHED_INFO, or a process that is gone
+                descriptors.append(os.open(f"/proc/{whose}/schedstat", os.O_RDONLY))
+                opened.callback(os.close, descriptors[-1])
+        yield Clock(time.perf_counter, time.sleep, lambda: sum(map(_waited, descriptors)))
 
 
 def paced(call: Callable[[], object], limit_ms: float, pace_ms: float, clock: Clock) -> Round:
@@ -127,5 +129,8 @@ def _round(call: Callable[[], object], limit_ms: float, clock: Clock) -> Round:
 
 
 def _waited(descriptor: int) -> float:
-    """The second number of schedstat: nanoseconds on a run queue."""
-    return int(os.pread(descriptor, 80, 0).split()[1]) / 1e9
+    """The second number of schedstat: nanoseconds on a run queue; 0 of a process that has ended."""
+    try:
+        return int(os.pread(descriptor, 80, 0).split()[1]) / 1e9
+    except ProcessLookupError:
+        return 0.0

@@ -12,7 +12,7 @@ from edge_runtime.errors import BundleError, DeviceError, EdgeRuntimeError
 from edge_runtime.run import comparison
 from edge_runtime.run import goldens as stages
 from edge_runtime.run.boot import Booted, ReadyModel
-from edge_runtime.run.memory_checks import resident_mb
+from edge_runtime.run.memory_checks import refuse_growth
 from edge_runtime.run.standstill import Standstill
 from edge_runtime.spec.report import Report
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 PROBE_CASES: Final = 2
 """How many goldens go through at a time, in turn: some milliseconds with a window of 24."""
-_MB_PER_MIB: Final = 2**20 / 1e6
 
 
 class Quarantined(DeviceError):
@@ -95,7 +94,7 @@ class Live:
             return " ".join(f"golden probe: it broke with {type(fault).__name__}: {fault}".split())[:300]
         if not difference.holds:
             return f"golden probe: found {difference.measured}; expected {difference.limit}"
-        _refuse_growth(self._ready.profile.memory_mb)
+        refuse_growth(self._ready.profile)
         self._standstill.proven()
         return ""
 
@@ -109,6 +108,7 @@ class Live:
         again, self._rebuilt = bool(self._rebuilt), why
         if again:
             raise self._lost(f"{why}; it was made anew once already", self._ready.report)
+        self._end_processes()
         try:
             booted = self._boot_again()
         except EdgeRuntimeError as error:  # its profile, its keys, its memory: it is not proven, whatever else it is
@@ -124,6 +124,16 @@ class Live:
             )
         self._ready, self._standstill = booted.ready, Standstill()
         self._say(f"the session was made anew and passed every check; before that {why}")
+
+    def _end_processes(self) -> None:
+        """Those of a profile with [isolation]: what they hold of memory is the next ones'."""
+        if self._ready.profile.isolation is None:
+            return
+        from edge_runtime.engine.isolate import IsolatedSession  # noqa: PLC0415 -- for the profiles that ask for it
+
+        for session in (self._ready.model.infer, self._ready.model.prepare):
+            if isinstance(session, IsolatedSession):
+                session.end()
 
     def _lost(self, why: str, report: Report) -> Quarantined:
         self.is_lost = True
@@ -153,16 +163,6 @@ class Live:
                 todo="restart, so that the bundle that is there now is tested",
             )  # fmt: skip
         return prepare(feeds)
-
-
-def _refuse_growth(limit_mib: int | None) -> None:
-    """A provider that loses memory ends this process at a moment that nobody has chosen: rather now."""
-    used, limit = resident_mb(), (limit_mib or 0) * _MB_PER_MIB
-    if limit_mib is not None and used is not None and used > limit:
-        raise DeviceError(
-            subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:.0f} MB",
-            todo="raise memory_mb in the profile if the lines need more; else the provider loses memory: update it",
-        )  # fmt: skip
 
 
 def _of(stored: Goldens, rows: NDArray[np.int64]) -> Goldens:

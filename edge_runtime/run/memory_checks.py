@@ -5,14 +5,14 @@ Sizes in MB, 10^6 bytes, as a bundle states them; the kernel's and a profile's M
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.probe import FreeMemory, Machine, free_memory
 from edge_runtime.errors import DeviceError
-from edge_runtime.run.checks import NotChecked
+from edge_runtime.run.checks import NotChecked, session_processes
 from edge_runtime.spec.device_profile import DeviceProfile, ProviderChoice
 from edge_runtime.spec.manifest import Manifest
 from edge_runtime.spec.providers import CUDA, TENSORRT, TENSORRT_RTX, WEBGPU
@@ -26,6 +26,11 @@ _MB_PER_MIB: Final = 2**20 / 1e6
 # made (once as it was parsed, once as it will be used). Any provider but the CPU takes more, so this is the least.
 _SESSION_MB: Final = 10.0
 _COPIES: Final = 2
+# What the process of an isolated session takes beside its session: Python, numpy, onnxruntime (56 MiB, measured).
+_PROCESS_MB: Final = 59.0
+# There the model is held twice more, as it came and as it is handed on. Of 128 MiB a model of 17 MB had enough and one of
+# 18 had not, of 256 one of 50 and one of 55; by this estimate 18.7 and 52 MB are the most.
+_COPIES_APART: Final = _COPIES + 2
 # A window is kept as float64 and goes to the model as float32.
 _BYTES_PER_VALUE: Final = 12
 # With less than this left the next burst of samples is the kernel's reason to end the process.
@@ -51,13 +56,15 @@ def headroom(
 ) -> tuple[bool, str, str]:
     """What the bundle still needs is free: in RAM, in the control groups around this process, by the profile."""
     has = resident_mb() or 0.0
-    least = _least_needed(variant, bundle.files, found)
+    _refuse_small_process(variant, bundle.files, found, setting.profile)
+    names = _models(variant, found)
+    least = _least_needed(names, bundle.files, found) + (len(names) * _PROCESS_MB if setting.profile.isolation else 0.0)
     more = max(found.needs.memory_mb - has, least)
     stated = f"of the {found.needs.memory_mb:g} MB it states this process has {min(has, found.needs.memory_mb):.0f}"
     why = stated if more > least else f"the least for a model of {len(bundle.files[variant.model]) / 1e6:.3g} MB"
     machine = setting.machine
     now = FreeMemory(machine.memory_available_mb, machine.memory_left_mb)
-    rooms = [*_rooms(now), *_by_profile(setting.profile, has)]
+    rooms = [*_rooms(now), *_by_profile(setting.profile, _together(has, setting.profile))]
     if not rooms:
         raise NotChecked("not known", "this system tells no free memory in /proc/meminfo, and the profile no memory_mb")
     room = min(rooms)._replace(mb=0.0) if inject else min(rooms)
@@ -69,22 +76,29 @@ def headroom(
     return True, f"{more:.0f} MB still needed ({why}){_on_gpu(choice, machine)}", f"{room.mb:.0f} MB, {room.where}"
 
 
-def memory(found: Manifest, *, inject: bool) -> tuple[bool, str, str]:
-    """The process is not larger than the bundle's author has promised."""
+def memory(found: Manifest, profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:
+    """The process is not larger than the bundle's author has promised, who has measured one.
+
+    With sessions in processes of their own it is what they all take, less what each such process takes without a session.
+    """
     used, limit = _known(resident_mb()), found.needs.memory_mb
+    used = _together(used, profile) - _PROCESS_MB * len(session_processes(profile))
     if inject:
         used = limit + 1
     if used > limit:
         raise DeviceError(
-            subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:g} MB, the bundle's need",
+            subject=_whose(profile), found=f"{used:.0f} MB", expected=f"at most {limit:g} MB, the bundle's need",
             todo="see whether another onnxruntime takes less, or have the author state what it takes",
         )  # fmt: skip
     return True, f"{used:.0f} MB", f"{limit:g} MB, the bundle's need"
 
 
 def memory_limit(profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, str]:
-    """With everything loaded the process is within the profile's limit, and so much is left that it can live on."""
-    used = _known(resident_mb())
+    """With everything loaded the process is within the profile's limit, and so much is left that it can live on.
+
+    Sessions in processes of their own count with it: the limit is what the device gives.
+    """
+    used = _together(_known(resident_mb()), profile)
     rooms = list(_rooms(free_memory()))
     left = min(rooms, default=None)
     limit = profile.memory_mb * _MB_PER_MIB if profile.memory_mb is not None else None
@@ -92,7 +106,7 @@ def memory_limit(profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, st
         limit, used = (limit, limit + 1) if limit is not None else (used - 1, used)
     if limit is not None and used > limit:
         raise DeviceError(
-            subject="memory of this process", found=f"{used:.0f} MB", expected=f"at most {limit:.0f} MB",
+            subject=_whose(profile), found=f"{used:.0f} MB", expected=f"at most {limit:.0f} MB",
             todo="raise memory_mb in the profile where the machine has more, or serve a smaller bundle",
         )  # fmt: skip
     if left is not None and left.mb < _RESERVE_MB:
@@ -107,10 +121,41 @@ def memory_limit(profile: DeviceProfile, *, inject: bool) -> tuple[bool, str, st
     return True, f"{used:.0f} MB{told}", f"{by_profile}; {_RESERVE_MB:g} MB left"
 
 
+def refuse_growth(profile: DeviceProfile) -> None:
+    """A provider that loses memory ends this process at a moment that nobody has chosen: rather now.
+
+    Raises:
+        DeviceError: this process and those of its sessions have outgrown the profile.
+
+    """
+    used = resident_mb()
+    if profile.memory_mb is None or used is None:
+        return
+    used, limit = _together(used, profile), profile.memory_mb * _MB_PER_MIB
+    if used > limit:
+        raise DeviceError(
+            subject=_whose(profile), found=f"{used:.0f} MB", expected=f"at most {limit:.0f} MB",
+            todo="raise memory_mb in the profile if the lines need more; else the provider loses memory: update it",
+        )  # fmt: skip
+
+
 def resident_mb() -> float | None:
     """How large this process is, in MB; None where the system does not tell."""
+    return _size_mb("self")
+
+
+def _together(used: float, profile: DeviceProfile) -> float:
+    """MB of this process, ``used``, and of those that hold its sessions; what they share counts in each."""
+    return used + sum(_size_mb(process) or 0.0 for process in session_processes(profile))
+
+
+def _whose(profile: DeviceProfile) -> str:
+    return f"memory of this process{' and its sessions, each in its own' if profile.isolation else ''}"
+
+
+def _size_mb(process: int | str) -> float | None:
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6  # 4 KiB on most machines, 16 KiB on a Raspberry Pi 5
@@ -122,9 +167,31 @@ def _known(used: float | None) -> float:
     return used
 
 
-def _least_needed(variant: Variant, files: Mapping[str, bytes], found: Manifest) -> float:
+def _models(variant: Variant, found: Manifest) -> list[str]:
+    """The files that each become a session."""
+    return [variant.model, *([found.preprocess_onnx.model] if found.preprocess_onnx else [])]
+
+
+def _refuse_small_process(
+    variant: Variant, files: Mapping[str, bytes], found: Manifest, profile: DeviceProfile
+) -> None:
+    """[isolation] of the profile gives a session's process less than what it takes in any case."""
+    if profile.isolation is None:
+        return
+    limit = profile.isolation.memory_mb
+    for name in _models(variant, found):
+        least = _PROCESS_MB + _COPIES_APART * len(files[name]) / 1e6
+        if least > limit * _MB_PER_MIB:
+            raise DeviceError(
+                subject=f"memory the session of {name} needs in its own process",
+                found=f"{least:.0f} MB (the least for a model of {len(files[name]) / 1e6:.3g} MB)",
+                expected=f"at most {limit * _MB_PER_MIB:.0f} MB, memory_mb = {limit} of [isolation] in the profile",
+                todo="raise memory_mb of [isolation] where the machine has more, or serve a smaller bundle",
+            )  # fmt: skip
+
+
+def _least_needed(names: Sequence[str], files: Mapping[str, bytes], found: Manifest) -> float:
     """What loading takes in any case, whatever was stated: the session, and the largest batch with its windows."""
-    names = [variant.model, *([found.preprocess_onnx.model] if found.preprocess_onnx else [])]
     values = found.length * found.width * found.batch_sizes[-1]
     return (
         _SESSION_MB * len(names)

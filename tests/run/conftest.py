@@ -1,7 +1,7 @@
 """What every boot inside the tests' own process needs: not to be judged by its size or load, and not to wait."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -17,5 +17,5 @@ def process_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def _hot_clock() -> Iterator[latency.Clock]:
+def _hot_clock(_processes: Sequence[int] = ()) -> Iterator[latency.Clock]:
     yield latency.Clock(time.perf_counter, lambda _: None, lambda: 0.0)

@@ -477,7 +477,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> _Paced:
         return _Slow(made, machine.seconds.get(provider, [0.0]), now)
 
     @contextmanager
-    def clock() -> Iterator[latency.Clock]:
+    def clock(_processes: Sequence[int] = ()) -> Iterator[latency.Clock]:
         yield latency.Clock(lambda: now[0], lambda _: None, lambda: 0.0)
 
     monkeypatch.setattr(engine, "open_session", opened)

@@ -149,7 +149,20 @@ def test_a_report_of_another_day(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert told.count("  drill        --inject corrupted the input of placement: that failure is planted\n") == 2
 
 
-@pytest.mark.parametrize("text", [None, "{}", "no JSON"])
+def test_a_report_of_a_newer_schema_is_named_and_an_update_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({"schema": "edge-runtime/report/2", "verdicts": [1]}))
+    with pytest.raises(UsageError) as told:
+        main(_args(report=str(path)))
+    assert str(told.value) == (
+        f"report {path}, schema: found edge-runtime/report/2; expected edge-runtime/report/1; "
+        "update edge-runtime to the release that wrote it, or write one with this: edge-runtime selftest --json FILE"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [None, "{}", "no JSON", '{"schema": "edge-runtime/report/1"}', '{"schema": "edge-runtime/doctor/2"}']
+)
 def test_no_report(text: str | None, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     if text is not None:

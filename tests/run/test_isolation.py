@@ -11,7 +11,7 @@ import pytest
 
 from edge_runtime.engine import isolate
 from edge_runtime.errors import DeviceError
-from edge_runtime.run import live as serving
+from edge_runtime.run import checks, latency, memory_checks
 from edge_runtime.run.boot import Booted, Setting, boot
 from edge_runtime.run.live import Live
 from edge_runtime.run.setting import make_setting
@@ -96,10 +96,53 @@ def test_a_process_that_has_outgrown_its_profile_fails_its_probe(monkeypatch: py
     assert ready is not None
     live = Live(ready, lambda: pytest.fail("not asked for"), lambda _: None)
     assert live.probe() == ""
-    monkeypatch.setattr(serving, "resident_mb", lambda: 70_000.0)
+    monkeypatch.setattr(memory_checks, "resident_mb", lambda: 70_000.0)
     with pytest.raises(DeviceError, match="memory of this process: found 70000 MB; expected at most 68719 MB; raise"):
         live.probe()
-    monkeypatch.setattr(serving, "resident_mb", lambda: None)  # a system that does not tell
+    monkeypatch.setattr(memory_checks, "resident_mb", lambda: None)  # a system that does not tell
+    assert live.probe() == ""
+
+
+def test_memory_and_waiting_of_the_session_s_process_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks: list[list[int]] = []
+    hot = latency.kernel_clock
+
+    def clock(processes: Any) -> Any:
+        clocks.append(list(processes))
+        return hot(processes)
+
+    monkeypatch.setattr(latency, "kernel_clock", clock)
+    ready = boot(DEWPOINT, isolated()).ready
+    assert ready is not None
+    session = ready.model.infer
+    assert isinstance(session, isolate.IsolatedSession)
+    pid = session._child.pid
+    assert [pid in processes for processes in clocks] == [True]
+    profile = ready.profile.model_copy(update={"memory_mb": 1 << 16})
+    taken = float(memory_checks.memory_limit(profile, inject=False)[1].split(" MB")[0])
+    assert taken >= 60 + 30, "the tests' own 60 MB, and a process that holds onnxruntime"
+    assert pid in checks.session_processes(profile)
+    session.end()
+    assert pid not in checks.session_processes(profile)
+    with pytest.raises(DeviceError, match="the session's own process: found an end before another was started"):
+        session({})
+
+
+def test_a_session_made_anew_has_the_memory_of_the_one_before() -> None:
+    """A process that has outgrown the profile must not stand in the way of the one that replaces it."""
+    ready = boot(DEWPOINT, isolated()).ready
+    assert ready is not None
+    session = ready.model.infer
+    assert isinstance(session, isolate.IsolatedSession)
+    seen: list[bool] = []
+
+    def again() -> Booted:
+        seen.append(session._child.pid in checks.session_processes(ready.profile))
+        return boot(DEWPOINT, isolated())
+
+    live = Live(ready, again, lambda _: None)
+    live.rebuild("it has grown")
+    assert seen == [False]
     assert live.probe() == ""
 
 

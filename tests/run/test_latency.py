@@ -1,14 +1,17 @@
 """How a call is timed: at the pace of service, with other programs' share taken off, and again before it counts."""
 
 import math
+import os
+import subprocess
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from edge_runtime.errors import DeviceError
 from edge_runtime.run import latency
-from edge_runtime.run.latency import CALLS, GAP_S, ROUNDS, Clock, fastest, in_turn, paced
+from edge_runtime.run.latency import CALLS, GAP_S, ROUNDS, Clock, fastest, in_turn, kernel_clock, paced
 
 
 class Machine:
@@ -131,7 +134,7 @@ def test_a_later_one_must_be_clearly_faster(times_ms: list[float], place: int) -
 
 
 def test_the_kernel_s_clock_counts_this_thread_s_waiting() -> None:
-    with latency.kernel_clock() as clock:
+    with kernel_clock() as clock:
         before, begun = clock.waited(), clock.now()
         assert clock.waited() >= before
         assert clock.now() >= begun
@@ -142,5 +145,28 @@ def test_a_kernel_that_does_not_count_takes_nothing_off(monkeypatch: pytest.Monk
         raise FileNotFoundError
 
     monkeypatch.setattr(latency.os, "open", none)
-    with latency.kernel_clock() as clock:
+    with kernel_clock([1]) as clock:
         assert clock.waited() == 0.0
+
+
+def test_what_a_session_s_own_process_waited_is_taken_off_with_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's files of this thread and of one process; it has none of a third."""
+    for whose, waited_ns in (("thread-self", 1_000_000_000), ("7", 250_000_000)):
+        (tmp_path / whose).mkdir()
+        (tmp_path / whose / "schedstat").write_text(f"9 {waited_ns} 1\n")
+    real = os.open
+    monkeypatch.setattr(latency.os, "open", lambda path, flags: real(path.replace("/proc", str(tmp_path)), flags))
+    with kernel_clock([7, 8]) as clock:
+        assert clock.waited() == pytest.approx(1.25)
+    with kernel_clock() as clock:
+        assert clock.waited() == pytest.approx(1.0)
+
+
+def test_a_process_that_ends_while_it_is_timed_takes_nothing_more_off() -> None:
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process, kernel_clock([process.pid]) as clock:
+        clock.waited()
+        process.kill()
+        process.wait()
+        assert clock.waited() >= 0.0

@@ -14,8 +14,7 @@ from edge_runtime.errors import ConfigurationError, DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.line import Line
 from edge_runtime.run import goldens as stages
-from edge_runtime.run import live as live_module
-from edge_runtime.run import serve
+from edge_runtime.run import memory_checks, serve
 from edge_runtime.run.boot import Booted, ReadyModel, boot
 from edge_runtime.run.config import load_config
 from edge_runtime.run.lane import Lane
@@ -354,8 +353,8 @@ def test_a_process_larger_than_its_profile_allows_fails_its_probe(monkeypatch: p
     assert found.ready is not None
     object.__setattr__(found.ready, "profile", found.ready.profile.model_copy(update={"memory_mb": 100}))
     live = live_of(found)
-    monkeypatch.setattr(live_module, "resident_mb", lambda: 104.0)
+    monkeypatch.setattr(memory_checks, "resident_mb", lambda: 104.0)
     assert live.probe() == ""
-    monkeypatch.setattr(live_module, "resident_mb", lambda: 105.0)
+    monkeypatch.setattr(memory_checks, "resident_mb", lambda: 105.0)
     with pytest.raises(DeviceError, match="memory of this process: found 105 MB; expected at most 105 MB"):
         live.probe()

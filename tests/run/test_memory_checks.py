@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from edge_runtime.device.probe import FreeMemory, Machine, probe
+from edge_runtime.engine import isolate
 from edge_runtime.engine import session as engine
+from edge_runtime.errors import DeviceError
 from edge_runtime.run import memory_checks
 from edge_runtime.run.boot import Setting, boot
 from edge_runtime.run.setting import make_setting
-from edge_runtime.spec.device_profile import ProviderChoice
+from edge_runtime.spec.device_profile import Isolation, ProviderChoice
 from edge_runtime.spec.manifest import parse
 from edge_runtime.spec.report import LEFT_OUT, Check, Report
 from tests.device import trees
@@ -117,7 +119,7 @@ def test_a_large_batch_of_long_windows_is_counted() -> None:
     )  # fmt: skip
     assert long.width == 5
     variant = long.variants[0]
-    assert memory_checks._least_needed(variant, {variant.model: bytes(1_000_000)}, long) == pytest.approx(108.0)
+    assert memory_checks._least_needed([variant.model], {variant.model: bytes(1_000_000)}, long) == pytest.approx(108.0)
 
 
 def test_a_system_that_tells_nothing_is_tried_and_that_is_said(setting: Setting) -> None:
@@ -201,3 +203,66 @@ def test_a_size_that_no_system_tells_is_not_checked(
     monkeypatch.setattr(memory_checks, "resident_mb", lambda: None)
     found = _of(boot(FROST, setting).report, name)
     assert (found.status, found.measured) == ("skip", "not known")
+
+
+def _apart(setting: Setting, **profile: Any) -> Setting:
+    limits = Isolation(memory_mb=128, timeout_s=5.0)
+    return replace(setting, profile=setting.profile.model_copy(update={"isolation": limits} | profile))
+
+
+def test_a_model_too_large_for_its_own_process_stops_the_boot_before_it_is_started(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """128 MiB are 134 MB: 59 for the process, and four times the file."""
+    found = parse(files_of(FROST)["manifest.json"])
+    variant, apart = found.variants[0], _apart(setting).profile
+    memory_checks._refuse_small_process(variant, {variant.model: bytes(18_500_000)}, found, apart)
+    large = {variant.model: bytes(19_000_000)}
+    memory_checks._refuse_small_process(variant, large, found, setting.profile)
+    with pytest.raises(DeviceError) as told:
+        memory_checks._refuse_small_process(variant, large, found, apart)
+    assert str(told.value) == (
+        f"memory the session of {variant.model} needs in its own process: found 135 MB (the least for a model of 19 MB); "
+        "expected at most 134 MB, memory_mb = 128 of [isolation] in the profile; "
+        "raise memory_mb of [isolation] where the machine has more, or serve a smaller bundle"
+    )
+    monkeypatch.setattr(memory_checks, "_PROCESS_MB", 135.0)
+    monkeypatch.setattr(isolate, "open_isolated", lambda *_, **__: pytest.fail("a session was made"))
+    booted = boot(FROST, _apart(setting))
+    assert booted.ready is None
+    (failed,) = booted.report.failures()
+    assert (failed.id, failed.tier, failed.code) == ("headroom", "required", 69)
+    assert _of(booted.report, "provider").hint == LEFT_OUT
+
+
+def test_what_a_process_of_its_own_takes_is_asked_of_the_machine(setting: Setting, tmp_path: Path) -> None:
+    def change(raw: dict[str, Any]) -> None:
+        raw["needs"]["memory_mb"] = 61.0
+
+    bundle = write_with_manifest(FROST, tmp_path / "frost", change)
+    found = _of(boot(bundle, _apart(_with(setting, _tree(tmp_path / "tree", 64)))).report, "headroom")
+    assert (found.status, found.limit) == ("fail", "at most 67 MB, free in RAM")
+    assert found.measured == "memory this bundle still needs: found 69 MB (the least for a model of 0.0211 MB)"
+
+
+def test_sessions_in_processes_of_their_own_count_with_this_one(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This one has 60 MB, two others 70 each; the bundle's promise is of one process, and each other costs 59."""
+    monkeypatch.setattr(memory_checks, "session_processes", lambda profile: [7, 8] if profile.isolation else [])
+    monkeypatch.setattr(memory_checks, "_size_mb", lambda _: 70.0)
+    apart = _apart(setting, memory_mb=191).profile
+    assert memory_checks.memory_limit(apart, inject=False)[1].startswith("200 MB")
+    memory_checks.refuse_growth(apart)
+    small = apart.model_copy(update={"memory_mb": 190})
+    words = "memory of this process and its sessions, each in its own: found 200 MB; expected at most 199 MB"
+    with pytest.raises(DeviceError, match=words):
+        memory_checks.memory_limit(small, inject=False)
+    with pytest.raises(DeviceError, match=words):
+        memory_checks.refuse_growth(small)
+    memory_checks.refuse_growth(small.model_copy(update={"isolation": None}))
+    found = parse(files_of(FROST)["manifest.json"])
+    assert memory_checks.memory(found, apart, inject=False)[1] == "82 MB"
+    assert memory_checks.memory(found, setting.profile, inject=False)[1] == "60 MB"
+    room = _of(boot(FROST, replace(setting, profile=small)).report, "headroom")
+    assert room.limit == "at most 0 MB, left of memory_mb = 190 of the profile"
