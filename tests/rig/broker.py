@@ -61,8 +61,10 @@ class Broker:
             self._process = subprocess.Popen([self._program, "-c", str(self._config)], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as link:
+                # Where nobody listens the kernel may take this very port for our end: then it is connected to itself.
+                if link.getsockname() != link.getpeername():
+                    return
             time.sleep(0.01)
         msg = f"mosquitto did not come up: {self.log}"
         raise RuntimeError(msg)

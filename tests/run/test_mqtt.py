@@ -102,7 +102,7 @@ def test_a_message_is_a_sample_and_an_answer_a_message(tmp_path, broker, protoco
             client.until(lambda: online(client), "the first status")
             status = online(client)
             assert (status["state"], status["ready"], status["reason"]) == ("OPERATIONAL", True, "every check passed")
-            assert status["selftest"] == [{"bundle": str(DEWPOINT), "passed": 19, "checks": 20, "failed": None}]
+            assert status["selftest"] == [{"bundle": str(DEWPOINT), "passed": 21, "checks": 22, "failed": None}]
             client.publish("in/north/reading", reading(1) + b"\n")
             client.publish("in/south/reading", reading(0))
             client.until(lambda: len(client.payloads(OUT)) == 2, "the answers")

@@ -176,7 +176,7 @@ def _refused(folder: Path, text: str, *program: str) -> tuple[int, list[str], li
         (
             ON_OPENVINO,
             "provider +provider OpenVINOExecutionProvider: found not in this onnxruntime .*",
-            r"it, from onnxruntime-openvino \(pip install 'edge-runtime\[openvino\]'\)",
+            r"it, from onnxruntime-openvino \(pip install 'edge-runtime\[openvino\]'\), or onnxruntime-ep-openvino and `library`",
             "install that in place of this one, or name another profile",
         ),
     ],
