@@ -170,8 +170,10 @@ def _refused(folder: Path, text: str, *program: str) -> tuple[int, list[str], li
             "latency_p99_ms = 0.000001\n" + ON_CPU,
             r"latency +latency of one inference: found [\d.e-]+ ms at best, in 5 rounds of paced calls.*",
             "at most 1e-06 ms, by profile here",
-            "look for throttling by heat or a governor, stop other programs that load the machine, use a faster one, "
-            + "or have latency_p99_ms raised",
+            (
+                "look for throttling by heat or a governor, stop other programs that load the machine, use a faster one, "
+                "or have latency_p99_ms raised"
+            ),
         ),
         (
             ON_OPENVINO,
