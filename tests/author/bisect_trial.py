@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import onnx
 
-from edge_runtime.author import bisect
+from edge_runtime.author import exact
 from edge_runtime.author.mutate_subject import open_subject
 from edge_runtime.bundle.write import write_directory
 from edge_runtime.cli import main
@@ -163,5 +163,5 @@ def miscomputing(corrupt: Change | None) -> Iterator[None]:
         session.placement[provider] = 1
         return session
 
-    with patch.object(engine, "open_session", opened), patch.object(bisect, "open_session", opened):
+    with patch.object(engine, "open_session", opened), patch.object(exact, "open_session", opened):
         yield

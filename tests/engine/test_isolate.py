@@ -1,5 +1,6 @@
 """A session in a process of its own: the same numbers and refusals, and no end of it is an end of ours."""
 
+import gc
 import json
 import os
 import signal
@@ -234,6 +235,7 @@ def test_after_an_interruption_no_late_answer_is_taken(monkeypatch):
 
 def test_a_program_that_cannot_be_started(monkeypatch):
     monkeypatch.setattr(isolate, "program", lambda: ["/nowhere/edge-runtime"])
+    gc.collect()  # sessions of earlier tests, whose pipes would else be closed in between
     before = open_files()
     with pytest.raises(DeviceError, match="found No such file or directory; expected a start of this program"):
         opened()
