@@ -79,8 +79,9 @@ class IsolatedSession:
         return {self._names[place]: tensor.copy() for place, tensor in frame.tensors}
 
     def end(self) -> None:
-        """End its process, for one that takes its place: each later call is a DeviceError."""
-        self._child.given_up("an end before another was started", "a call of the other")
+        """End its process, for one that takes its place: each later call is a DeviceError. One that has ended stays so."""
+        if self._child.is_started:
+            self._child.given_up("an end before another was started", "a call of the other")
 
     @property
     def resident_mb(self) -> float:

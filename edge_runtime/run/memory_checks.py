@@ -58,10 +58,13 @@ def headroom(
     has = resident_mb() or 0.0
     _refuse_small_process(variant, bundle.files, found, setting.profile)
     names = _models(variant, found)
-    least = _least_needed(names, bundle.files, found) + (len(names) * _PROCESS_MB if setting.profile.isolation else 0.0)
+    copies, apart = (_COPIES_APART, len(names) * _PROCESS_MB) if setting.profile.isolation else (_COPIES, 0.0)
+    least = _least_needed(names, bundle.files, found, copies)
     more = max(found.needs.memory_mb - has, least)
     stated = f"of the {found.needs.memory_mb:g} MB it states this process has {min(has, found.needs.memory_mb):.0f}"
     why = stated if more > least else f"the least for a model of {len(bundle.files[variant.model]) / 1e6:.3g} MB"
+    # What the author states is of one process.
+    more, why = more + apart, f"{why}; {apart:.0f} are to be a process of its own" if apart else why
     machine = setting.machine
     now = FreeMemory(machine.memory_available_mb, machine.memory_left_mb)
     rooms = [*_rooms(now), *_by_profile(setting.profile, _together(has, setting.profile))]
@@ -190,12 +193,12 @@ def _refuse_small_process(
             )  # fmt: skip
 
 
-def _least_needed(names: Sequence[str], files: Mapping[str, bytes], found: Manifest) -> float:
+def _least_needed(names: Sequence[str], files: Mapping[str, bytes], found: Manifest, copies: int) -> float:
     """What loading takes in any case, whatever was stated: the session, and the largest batch with its windows."""
     values = found.length * found.width * found.batch_sizes[-1]
     return (
         _SESSION_MB * len(names)
-        + _COPIES * sum(len(files[name]) for name in names) / 1e6
+        + copies * sum(len(files[name]) for name in names) / 1e6
         + _BYTES_PER_VALUE * values / 1e6
     )
 

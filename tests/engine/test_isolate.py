@@ -162,6 +162,7 @@ def test_a_crash_is_told_with_its_signal_and_so_is_every_later_call():
     for _ in range(2):
         with pytest.raises(DeviceError, match=line):
             session(feed(1))
+        session.end()  # by whoever makes it anew: it has ended already, and of that
     assert is_gone(pid_of(session))
 
 

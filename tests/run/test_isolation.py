@@ -13,6 +13,7 @@ from edge_runtime.engine import isolate
 from edge_runtime.errors import DeviceError
 from edge_runtime.run import checks, latency, memory_checks
 from edge_runtime.run.boot import Booted, Setting, boot
+from edge_runtime.run.goldens import feeds_of
 from edge_runtime.run.live import Live
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.device_profile import Isolation, ProviderChoice
@@ -126,6 +127,25 @@ def test_memory_and_waiting_of_the_session_s_process_are_counted(monkeypatch: py
     assert pid not in checks.session_processes(profile)
     with pytest.raises(DeviceError, match="the session's own process: found an end before another was started"):
         session({})
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
+def test_a_session_whose_process_has_crashed_is_made_anew_for_the_same_call(number: int) -> None:
+    ready = boot(DEWPOINT, isolated()).ready
+    assert ready is not None
+    session = ready.model.infer
+    assert isinstance(session, isolate.IsolatedSession)
+    said: list[str] = []
+    live = Live(ready, lambda: boot(DEWPOINT, isolated()), said.append)
+    feeds = feeds_of(ready.model, {name: values[:1] for name, values in ready.goldens.tensors.items()})
+    before = live.model.infer(feeds)
+    os.kill(session._child.pid, number)
+    after = live.model.infer(feeds)
+    assert {name: values.tolist() for name, values in after.items()} == {
+        name: values.tolist() for name, values in before.items()
+    }
+    (line,) = said
+    assert f"found an end by {signal.Signals(number).name}" in line
 
 
 def test_a_session_made_anew_has_the_memory_of_the_one_before() -> None:
