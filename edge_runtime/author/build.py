@@ -21,6 +21,8 @@ from edge_runtime.author.lint_contract import bands, pace, twice
 from edge_runtime.author.lint_finding import Finding
 from edge_runtime.author.lint_integer import CLIPPED
 from edge_runtime.author.lint_nodes import parse_model
+from edge_runtime.author.memory_need import Measured
+from edge_runtime.author.memory_need import measure as measure_memory
 from edge_runtime.author.mutate import MutationScore
 from edge_runtime.author.mutate_strengthen import strengthen_variants
 from edge_runtime.author.node_errors import node_errors
@@ -121,7 +123,7 @@ def build(
 
     ``evidence`` are self-test reports of devices, also none of them: tolerances are then measured and proposed.
     ``tell`` is called with a word on each stage. Gates that fail are in ``failures``. Without ``strengthens`` the
-    goldens stay as they were chosen and are not scored: for tests of the other gates, since they prove less.
+    goldens stay as they were chosen and are not scored, nor is memory measured: for tests of the other gates.
 
     Raises:
         ConfigurationError: the contract or the data.
@@ -185,6 +187,8 @@ def build(
         failures += tolerance_failures(model, off)
     alarms = false_alarms(models[0], source.train.raw, source.test.raw if source.test else None)
     names = [one.name for one in stated]
+    booted = _booted(files, made, recorded, tell, measures=strengthens and not failures)
+    failures += booted.failures
     record = Record(
         schema="edge-runtime/build/1",
         bundle=_built(contract, files),
@@ -195,6 +199,7 @@ def build(
             cases=len(source.asked.raw), tensor=met.tensor, float_output=met.output, limit=LIMIT,
             between_batch_sizes=max(off for one in apart for off in one.values()),
         ),
+        memory=booted.mb,
         metrics={name: one.held.metrics for name, one in zip(names, proven, strict=True) if one.held.metrics},
         nodes=_node_errors(source, models, made),
         mutation={name: mutation_record(one) for name, one in scores.items()},
@@ -205,15 +210,25 @@ def build(
             dict.fromkeys([*(searched.warnings if searched else ()), *lints.warnings, *warnings_of(alarms or {})])
         ),
     )  # fmt: skip
-    tell("booting the bundle as a device will")
-    for name in names if len(names) > 1 else [None]:
-        failures += boot_failures(files, name)
     if recorded is not None:
         failures += differences(recorded, record)
     return Build(
         files, record, tuple(dict.fromkeys(failures)), source, scores,
         shown={name: one.held.shown for name, one in zip(names, proven, strict=True)},
     )  # fmt: skip
+
+
+def _booted(
+    files: Mapping[str, bytes], made: Sequence[_Made], recorded: Record | None, tell: Tell, *, measures: bool
+) -> Measured:
+    """What fails where each variant is booted, and what it takes of memory; a rebuild keeps the record's figures."""
+    names = [one.variant.name for one in made]
+    tell("booting the bundle as a device will")
+    failures = [line for name in (names if len(names) > 1 else [None]) for line in boot_failures(files, name)]
+    if recorded is not None or failures or not measures:
+        return Measured(dict(recorded.memory) if recorded else {}, tuple(failures))
+    tell("measuring what a process takes of memory that serves it")
+    return measure_memory(files, names)
 
 
 def _met(source: Source, manifest: Manifest, models: Sequence[Model]) -> _Met:

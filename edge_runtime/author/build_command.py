@@ -119,7 +119,17 @@ def _result(made: Build, out: Path) -> str:
     words.append(
         f"framework's {record.proof.cases} cases met within {max(record.proof.tensor, record.proof.float_output):.1g}"
     )
+    words += _memory(made)
     return "; ".join(words)
+
+
+def _memory(made: Build) -> Iterator[str]:
+    taken, stated = made.record.memory, made.source.contract.needs.memory_mb
+    for variant, mb in taken.items():
+        of = f" for {variant}" if len(taken) > 1 else ""
+        yield f"a process that serves it takes {mb} MB{of}, of the {stated:g} that are stated"
+    if not taken:
+        yield f"memory was not measured, {stated:g} MB are stated"
 
 
 def _measured(shown: Shown, of: str, *, is_quantized: bool) -> Iterator[str]:

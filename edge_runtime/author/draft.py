@@ -242,7 +242,7 @@ def _each(raw: NDArray[np.float64], measure: Callable[[NDArray[np.float64]], np.
 
 
 _END = """\
-# Where it will serve; be generous, both are measured at each boot.
+# Where it will serve; both are measured at each boot. The build tells what it took of memory and refuses less.
 [needs]
 latency_p99_ms = 100
 memory_mb = 200

@@ -109,6 +109,10 @@ class Record(Frozen):
     inputs: dict[str, Sha256]
     calibration: dict[str, CalibrationRecord] = Field(default={})
     proof: Proof
+    memory: dict[str, int] = Field(
+        default={},
+        description="by variant the most that a process which served it took, MB of 10^6 bytes; a rebuild keeps it",
+    )
     metrics: dict[str, dict[str, Metrics]] = Field(default={})
     nodes: dict[str, tuple[NodeError, ...]] = Field(
         default={}, description="by variant, what int8 costs by each node; empty where none is quantized"

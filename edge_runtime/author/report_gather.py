@@ -66,7 +66,7 @@ def gather(
     return ReportFacts(
         id=manifest.id, version=manifest.version, security_version=manifest.security_version,
         description=manifest.description, limits=manifest.provenance.limits, window=_window(manifest),
-        needs=tuple(_needs(manifest)),
+        needs=tuple(_needs(manifest, record)),
         channels=tuple(_channels(manifest, goldens)),
         outputs=tuple(_output(one) for one in manifest.outputs),
         goldens=len(goldens),
@@ -119,10 +119,16 @@ def _window(manifest: Manifest) -> str:
     return f"{window.length} samples{pace}, give one answer.{hop} A window over a missing sample is refused."
 
 
-def _needs(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _needs(manifest: Manifest, record: Record | None) -> Iterator[tuple[str, str]]:
     needs = manifest.needs
     yield "latency of one case, 99th percentile", f"{needs.latency_p99_ms:g} ms"
     yield "memory", f"{needs.memory_mb:g} MB"
+    taken = record.memory if record else {}
+    for variant, mb in taken.items():
+        of = f" with {variant}" if len(taken) > 1 else ""
+        yield f"memory that a process took{of} when it was built", f"{mb} MB"
+    if not taken:
+        yield "memory that a process took when it was built", "not measured"
 
 
 def _channels(manifest: Manifest, goldens: Goldens) -> Iterator[ChannelFact]:
