@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from edge_runtime.device.nvml import Card
 from edge_runtime.device.probe import FreeMemory, Machine, probe
 from edge_runtime.engine import isolate
 from edge_runtime.engine import session as engine
@@ -120,8 +121,8 @@ def test_a_large_batch_of_long_windows_is_counted() -> None:
     assert long.width == 5
     variant = long.variants[0]
     files = {variant.model: bytes(1_000_000)}
-    assert memory_checks._least_needed([variant.model], files, long, 2) == pytest.approx(108.0)
-    assert memory_checks._least_needed([variant.model], files, long, 4) == pytest.approx(110.0)
+    assert memory_checks._least_needed([variant.model], files, long) == pytest.approx(108.0)
+    assert memory_checks._to_be_apart([variant.model], files) == pytest.approx(59.0 + 2.0)
 
 
 def test_a_system_that_tells_nothing_is_tried_and_that_is_said(setting: Setting) -> None:
@@ -135,7 +136,7 @@ def test_a_system_that_tells_nothing_is_tried_and_that_is_said(setting: Setting)
     ("name", "options", "model", "words"),
     [
         ("CPUExecutionProvider", {}, None, ""),
-        ("CUDAExecutionProvider", {}, None, "; the GPU's own memory is not checked: no file of the kernel"),
+        ("CUDAExecutionProvider", {}, None, "; the GPU's own memory is not checked: NVML does not"),
         ("TensorrtExecutionProvider", {}, "NVIDIA Jetson Orin Nano", "; the GPU's memory is this RAM"),
         ("OpenVINOExecutionProvider", {"device_type": "GPU"}, None, "; the GPU's own memory is not checked"),
         ("OpenVINOExecutionProvider", {"device_type": "CPU"}, None, ""),
@@ -145,8 +146,21 @@ def test_a_gpu_s_memory_is_told_or_said_not_to_be(
     setting: Setting, name: str, options: dict[str, str], model: str | None, words: str
 ) -> None:
     choice = ProviderChoice(name=name, options=options)
-    told = memory_checks._on_gpu(choice, replace(setting.machine, device_tree_model=model))
+    told = memory_checks._on_gpu(choice, replace(setting.machine, device_tree_model=model), 25.0)
     assert told.startswith(words) if words else told == ""
+
+
+def test_a_card_with_too_little_memory_stops_the_boot(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Card("nvidia0 NVIDIA RTX A2000", memory_free=24_000_000)]
+    monkeypatch.setattr(memory_checks, "cards", lambda: tuple(found))
+    choice = ProviderChoice(name="CUDAExecutionProvider")
+    with pytest.raises(
+        DeviceError, match="memory of nvidia0 NVIDIA RTX A2000: found 24 MB free; expected 25 MB or more"
+    ):
+        memory_checks._on_gpu(choice, setting.machine, 25.0)
+    assert memory_checks._on_gpu(choice, setting.machine, 24.0) == "; 24 MB free on nvidia0 NVIDIA RTX A2000"
+    found *= 2
+    assert "of 2 cards CUDA may number another first" in memory_checks._on_gpu(choice, setting.machine, 25.0)
 
 
 @pytest.mark.parametrize("memory_mb", [None, 64], ids=["no limit", "within the limit"])
@@ -240,8 +254,8 @@ def test_a_model_too_large_for_its_own_process_stops_the_boot_before_it_is_start
 @pytest.mark.parametrize(
     ("states", "needs"),
     [
-        (61.0, "69 MB (the least for a model of 0.0211 MB; 59 are to be a process of its own)"),
-        (80.0, "79 MB (of the 80 MB it states this process has 60; 59 are to be a process of its own)"),
+        (61.0, "69 MB (the least for a model of 0.0211 MB; 59 for a process of its own)"),
+        (80.0, "79 MB (of the 80 MB it states this process has 60; 59 for a process of its own)"),
     ],
 )
 def test_what_a_process_of_its_own_takes_is_asked_of_the_machine(
