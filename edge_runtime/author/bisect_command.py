@@ -54,20 +54,23 @@ def _looked_for(boot: BootFile, path: Path, args: Namespace) -> Iterator[str]:
     )
     from edge_runtime.spec.providers import CPU  # noqa: PLC0415
 
-    bundle = _bundle(path)
+    bundle, delivered = _bundle(path), _bundle(Path(args.against)) if args.against else None
+    mixed_up = _mixed_up(boot, bundle, delivered)
+    if mixed_up:
+        yield _line(f"not looked for: {mixed_up}")
+        return
     is_tested = boot.bundle.digest == bundle.digest
     if not is_tested:
         digest = (boot.bundle.digest or "none")[:_DIGITS]
         yield f"  beware       {path} is not what was tested: digest {bundle.digest[:_DIGITS]}, tested {digest}"
-        if args.against is None:
+        if delivered is None:
             yield _line(
                 f"not looked for: copy {boot.bundle.path} from the device, and give it as --bundle, this as --against"
             )
             return
     runs = _runs(boot, args)
-    if args.against is not None or runs.provider != CPU:
-        delivered = _bundle(Path(args.against)) if args.against else bundle
-        yield from _compared(bundle, delivered, runs)
+    if delivered is not None or runs.provider != CPU:
+        yield from _compared(boot, bundle, delivered or bundle, runs)
         return
     tested = subject(bundle)
     place = first_in_a_batch(tested)
@@ -85,7 +88,35 @@ def _looked_for(boot: BootFile, path: Path, args: Namespace) -> Iterator[str]:
         yield _more("give --against, the bundle that was delivered, to have the node or step named")
 
 
-def _compared(bundle: "VerifiedBundle", delivered: "VerifiedBundle", runs: "Runs") -> Iterator[str]:
+def _mixed_up(boot: BootFile, bundle: "VerifiedBundle", delivered: "VerifiedBundle | None") -> str:
+    """Why what is given cannot say what is wrong with what was tested; empty where it can."""
+    tested = boot.bundle
+    for one in (bundle, delivered):
+        name = _id_of(one) if one is not None else None
+        if one is not None and name is not None and tested.id and name != tested.id:
+            return f"{one.origin} is a bundle {name}, and {tested.id} was tested"
+    if delivered is None or bundle.digest == tested.digest:
+        return ""
+    if delivered.digest == tested.digest:
+        return f"the two are exchanged: {delivered.origin} is what was tested, give it as --bundle, and the other as --against"
+    if delivered.digest == bundle.digest:
+        return (
+            f"--bundle and --against are one and the same, and not what was tested: copy {tested.path} from the device"
+        )
+    return ""
+
+
+def _id_of(bundle: "VerifiedBundle") -> str | None:
+    """What its manifest calls it; None where that cannot be read, which may be the very fault."""
+    from edge_runtime.spec.manifest import parse  # noqa: PLC0415
+
+    try:
+        return parse(bundle.files.get("manifest.json", b"")).id
+    except EdgeRuntimeError:
+        return None
+
+
+def _compared(boot: BootFile, bundle: "VerifiedBundle", delivered: "VerifiedBundle", runs: "Runs") -> Iterator[str]:
     """First the bytes, both on the CPU and to the last bit; then the provider, as near as its tolerance."""
     from edge_runtime.author.bisect import Runs, first_place, subject  # noqa: PLC0415
     from edge_runtime.spec.providers import CPU  # noqa: PLC0415
@@ -99,10 +130,13 @@ def _compared(bundle: "VerifiedBundle", delivered: "VerifiedBundle", runs: "Runs
             yield from _told(place)
             yield f"  compared     with {delivered.origin} on {CPU}, itself on {one.provider}"
             return
-    yield _line(
-        f"none here: {bundle.origin} computes on this machine what {delivered.origin} does, so the fault is in the"
-    )
-    yield _more("machine that was tested: its onnxruntime, libraries, processor or memory")
+    yield _line(f"none here: {bundle.origin} computes on this machine what {delivered.origin} does, so")
+    if bundle.digest == boot.bundle.digest:
+        yield _more("the fault is in the machine that was tested: its onnxruntime, libraries, processor or memory")
+    else:
+        yield _more(
+            f"nothing is known of what was tested: copy {boot.bundle.path} from the device, and give it as --bundle"
+        )
 
 
 def _told(place: "Place") -> Iterator[str]:

@@ -46,7 +46,7 @@ def difference(listed: Mapping[str, tuple[int, str]], there: Mapping[str, tuple[
 def marks_of(folder: Path) -> dict[str, tuple[int, ...]]:
     """By name, what a write to a file, or another one in its place, would change.
 
-    Raises ``DamagedFiles`` where an entry is no file of one name, or where they are too many or too large.
+    Raises ``DamagedFiles`` where an entry is no file of one name or another user's, or where they are too many or too large.
     """
     found: dict[str, tuple[int, ...]] = {}
     total = 0
@@ -55,6 +55,8 @@ def marks_of(folder: Path) -> dict[str, tuple[int, ...]]:
             about = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
                 raise DamagedFiles(f"{entry.name!r}, which is no file of its own")
+            if about.st_uid != os.geteuid():
+                raise DamagedFiles(f"{entry.name!r}, which is another user's")
             total += about.st_size
             found[entry.name] = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
             if len(found) > MAX_FILES:

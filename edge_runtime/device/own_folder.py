@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,18 @@ except ImportError:  # Windows has no flock and opens no folder: nothing is kept
 
 MAX_ALL_BYTES: Final = 2 * MAX_BYTES
 MIN_FREE_BYTES: Final = 64 * 1024 * 1024
+_OWN: Final = "give it to the user that serves (chown, chmod 700), or remove it; the next boot makes it anew"
 _OTHERS_WRITE: Final = 0o022
+# With the sticky bit nobody can put something else in the place of what is ours.
+_ALL_WRITE: Final = stat.S_IWOTH | stat.S_ISVTX
+_TODO: Final = {
+    errno.EROFS: "mount the disk to be written to",
+    errno.ENOSPC: "free the disk: it has no room, or no place for another file",
+    errno.EDQUOT: "raise this user's quota, or free what it uses",
+    errno.EIO: "test the disk",
+    errno.EACCES: _OWN,
+    errno.EPERM: _OWN,
+}
 
 
 class NoCacheHere(Exception):
@@ -64,7 +76,11 @@ def locked_folder(state: Path, parts: tuple[str, ...]) -> int:
 def _require(descriptor: int, state: Path) -> None:
     if os.fstat(descriptor).st_uid != os.geteuid():
         raise NoCacheHere(f"state folder {state} is another user's", "run this as the user that serves")
-    room = os.statvfs(descriptor)
+    if os.fstat(descriptor).st_mode & _ALL_WRITE == stat.S_IWOTH:
+        raise NoCacheHere(f"everybody may write to state folder {state}", f"chmod o-w {state}")
+    room = os.fstatvfs(descriptor)
+    if room.f_flag & os.ST_RDONLY:
+        raise NoCacheHere(f"state folder {state} lies on a disk that may only be read", "mount it to be written to")
     if room.f_bavail * room.f_frsize < MIN_FREE_BYTES:
         raise NoCacheHere(f"less than {MIN_FREE_BYTES >> 20} MiB free for {state}", "free the disk")
 
@@ -75,10 +91,15 @@ def _entered(outer: int, name: str, path: Path) -> int:
             os.mkdir(name, 0o700, dir_fd=outer)
         inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
         about = os.fstat(inner)
-        if about.st_uid != os.geteuid() or about.st_mode & _OTHERS_WRITE:
+        if not is_own(about):
             os.close(inner)
             raise OSError(errno.EPERM, "a folder of another user, or one that others may write to")
     return inner
+
+
+def is_own(about: os.stat_result) -> bool:
+    """Whether a file or folder is this user's, and nobody else may write to it."""
+    return about.st_uid == os.geteuid() and not about.st_mode & _OTHERS_WRITE
 
 
 def make_room(top: Path, own: Path) -> str:
@@ -124,5 +145,5 @@ def told_of(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DeviceError(
             subject=f"cache {path}", found=error.strerror or type(error).__name__, expected="a folder of this user alone",
-            todo="remove it; the next boot makes it anew",
+            todo=_TODO.get(error.errno or 0, "remove it; the next boot makes it anew"),
         ) from error  # fmt: skip

@@ -15,13 +15,12 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edge_runtime.device.file_sums import MAX_BYTES, MAX_FILES, DamagedFiles, Sums, difference, marks_of, sums_of
-from edge_runtime.device.own_folder import locked_folder, make_room, removed, told_of
+from edge_runtime.device.own_folder import is_own, locked_folder, make_room, removed, told_of
 from edge_runtime.errors import DeviceError
 
 _MAX_LISTING_BYTES: Final = 64 * 1024
 _KEY_DIGITS: Final = 32
 _TOP: Final = "cache"
-_OTHERS_WRITE: Final = 0o022
 
 _Name = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -181,8 +180,8 @@ class ProviderCache:
 
     def _verified(self) -> Sums:
         """Hold the files against the listing, both ways."""
-        mode = self.folder.lstat().st_mode
-        if not stat.S_ISDIR(mode) or mode & _OTHERS_WRITE:
+        about = self.folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or not is_own(about):
             raise DamagedFiles("no folder that only this user may write to")
         listing = _read_listing(self._listed)
         if (listing.bundle, listing.provider, listing.key) != (

@@ -13,8 +13,8 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -270,11 +270,12 @@ def _start(memory_mb: int) -> tuple[subprocess.Popen[bytes], int, int, int, int]
     for pipe in (to, told, errors):  # what it tells and nobody reads is lost, and does not make it wait
         os.set_blocking(pipe, False)
     try:
-        child = subprocess.Popen(  # noqa: S603 -- this program, and numbers
-            [*program(), str(memory_mb), str(life)],
-            stdin=asked, stdout=answers, stderr=errors, pass_fds=(life,), env=_environment(), cwd="/",
-            start_new_session=True,
-        )  # fmt: skip
+        with _no_stop_signals():
+            child = subprocess.Popen(  # noqa: S603 -- this program, and numbers
+                [*program(), str(memory_mb), str(life)],
+                stdin=asked, stdout=answers, stderr=errors, pass_fds=(life,), env=_environment(), cwd="/",
+                start_new_session=True,
+            )  # fmt: skip
     except OSError as error:
         for pipe in (to, answered, told, held):
             os.close(pipe)
@@ -286,6 +287,20 @@ def _start(memory_mb: int) -> tuple[subprocess.Popen[bytes], int, int, int, int]
         for pipe in (asked, answers, errors, life):
             os.close(pipe)
     return child, to, answered, told, held
+
+
+@contextmanager
+def _no_stop_signals() -> Iterator[None]:
+    """Hold back in this thread what stops a service; a process that is started meanwhile inherits that.
+
+    A supervisor sends them to every process of a service. One that came before the child has set them aside would end it,
+    and an orderly stop would be told as a driver that crashes.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def program() -> list[str]:

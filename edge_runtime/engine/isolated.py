@@ -11,15 +11,17 @@ import sys
 from contextlib import suppress
 
 _MIB = 1 << 20
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(words: list[str]) -> int:
     """Serve one session over standard input and output. ``words``: the memory limit in MiB, the number of the life line."""
     limit_mb, life = int(words[0]), int(words[1])
     _end_with_the_parent(life)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _STOP_SIGNALS:
         # A supervisor that stops the service sends them to every process of it; the parent still needs answers then.
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)  # it was started with them held back
     asked, answers = _take_standard_streams()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Private memory that can be written; not RLIMIT_AS, since CUDA reserves addresses by the terabyte.
@@ -34,11 +36,12 @@ def main(words: list[str]) -> int:
 def _end_with_the_parent(life: int) -> None:
     """Have the kernel end this process once the last writer of ``life`` is gone, even in the middle of a run.
 
-    Nothing is ever written there. SIGIO, whose default is the end, comes when the pipe is hung up. Not PR_SET_PDEATHSIG:
+    Nothing is ever written there. When the pipe is hung up the kernel sends the signal that was asked for: SIGKILL, since
+    SIGIO, which it would be else, ends no process that is stopped or whose library has set that aside. Not PR_SET_PDEATHSIG:
     that comes when the *thread* which started us ends, and a Python program may open a bundle in any of its threads.
     """
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     with suppress(BlockingIOError):
         if not os.read(life, 1):  # it was gone before we asked

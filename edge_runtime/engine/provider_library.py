@@ -42,14 +42,16 @@ def library_digest(path: str) -> str:
         _refuse(path, error.strerror or str(error), "a file that can be read", "give this user the right to read it")
 
 
-def devices_of(ort: Any, provider: str, path: str, kind: str | None) -> list[Any]:
+def devices_of(ort: Any, provider: str, path: str, kind: str | None, digest: str | None = None) -> list[Any]:
     """Register the provider's library, unless it is, and give the devices to use: the first of ``kind``, or of any.
+
+    ``digest`` is what ``library_digest`` has just said of it; without it that is asked here.
 
     Raises:
         DeviceError: the library may not be loaded, does not load, is of another provider, or offers no device here.
 
     """
-    digest = library_digest(path)
+    digest = digest or library_digest(path)
     known = _loaded.get(provider)
     if known is None:
         _register(ort, provider, path)

@@ -80,6 +80,7 @@ def open_session(
     provider: str = CPU,
     provider_options: Mapping[str, str] | None = None,
     library: str | None = None,
+    library_digest: str | None = None,
     device: str | None = None,
     elsewhere: bool = False,
     threads: int = 1,
@@ -92,7 +93,8 @@ def open_session(
     burns a core. ``quant_precision`` is for x86-64 without VNNI and weights beyond 7 bits, and only there.
     ``takes_nan``: the author lets missing numbers through as NaN, as trees know them. ``elsewhere``: the CPU may run
     what the provider does not take; without it a session that would fall back is no session. ``library`` is the file
-    of a provider that is no part of this onnxruntime, ``device`` the kind of device to take of those it offers.
+    of a provider that is no part of this onnxruntime, ``device`` the kind of device to take of those it offers;
+    ``library_digest`` is that file's, of who has just taken it: one of 158 MB takes some tenths of a second to hash.
 
     Raises:
         DeviceError: the provider is unknown, not in this onnxruntime, without its library or device, or does not take
@@ -106,7 +108,7 @@ def open_session(
             todo="this runtime is for small models",
         )  # fmt: skip
     ort = _onnxruntime()
-    place = _placer(ort, provider, dict(provider_options or {}), library, device)
+    place = _placer(ort, provider, dict(provider_options or {}), library, library_digest, device)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -144,7 +146,12 @@ def open_session(
 
 
 def _placer(
-    ort: Any, provider: str, provider_options: dict[str, str], library: str | None, device: str | None
+    ort: Any,
+    provider: str,
+    provider_options: dict[str, str],
+    library: str | None,
+    digest: str | None,
+    device: str | None,
 ) -> Callable[[Any], list[Any]]:
     """What puts a provider into session options and gives those that are to be named to the session besides."""
     if library is None:
@@ -154,7 +161,7 @@ def _placer(
         _unknown(provider)
     from edge_runtime.engine import provider_library  # noqa: PLC0415 -- for the few profiles that name a library
 
-    devices = provider_library.devices_of(ort, provider, library, device)
+    devices = provider_library.devices_of(ort, provider, library, device, digest)
 
     def place(options: Any) -> list[Any]:
         options.add_provider_for_devices(devices, provider_options)

@@ -14,9 +14,11 @@ from edge_runtime.bundle.verify import VerifiedBundle
 from edge_runtime.device.fingerprint import changed, fingerprint
 from edge_runtime.device.probe import Machine
 from edge_runtime.device.telemetry import Telemetry, read_telemetry
-from edge_runtime.errors import DeviceError, EdgeRuntimeError, InternalError, UsageError
+from edge_runtime.engine.provider_library import library_digest
+from edge_runtime.errors import DeviceError, EdgeRuntimeError, InternalError
 from edge_runtime.flow.model import Model
 from edge_runtime.run import checks, golden_checks, latency, memory_checks
+from edge_runtime.run.drill import INJECTABLE, Drill
 from edge_runtime.run.kept_files import KEPT_FILES_CHANGE, KeptFiles
 from edge_runtime.run.strain import state_of, strains
 from edge_runtime.run.trust import Trust
@@ -27,18 +29,10 @@ from edge_runtime.spec.report import LEFT_OUT, Check, Report, Tier
 
 _PROOF: Final = object()
 _T = TypeVar("_T")
-QUANT_PRECISION: Final = "quant_precision"
 _BROKE: Final = "a call failed while it was measured"
 
-# What `--inject NAME` can corrupt the input of: every check, and the one option of a session that is right or wrong by
-# the processor (withheld, it is `golden_output` that must notice).
-INJECTABLE: Final = (
-    "hash_known_answer", "files", "signature", "manifest", "rollback_floor", "onnxruntime", "compatibility", "headroom",
-    "provider", "placement", "units", "bindings", "goldens", "golden_tensor", "golden_output", "golden_answer",
-    "golden_batches", "negative_goldens", "latency", "provider_choice", "memory", "memory_limit",
-    "provider_cache", QUANT_PRECISION,
-)  # fmt: skip
-
+# What device.toml says fails alike on every provider of the list.
+_OF_NO_PROVIDER: Final = frozenset({"bindings"})
 _OF_THE_SESSION: Final = ("golden_output", "golden_batches")
 
 
@@ -100,28 +94,25 @@ def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
         UsageError: there is no check of that name to inject into.
 
     """
-    if inject is not None and inject not in INJECTABLE:
-        raise UsageError(
-            subject="--inject", found=repr(inject), expected=f"one of {', '.join(INJECTABLE)}",
-            todo="see docs/selftest.md",
-        )  # fmt: skip
+    drill = Drill(inject)
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     begun = time.perf_counter()
     cool = setting.telemetry()
-    trial = _Trial(setting, inject)
+    trial = _Trial(setting, drill)
     try:
         model = trial.run(path)
     finally:
         trial.kept.close()
+    checked = drill.told(trial.checks)
     warm = setting.telemetry()
     facts = trial.facts
     facts["machine"] = state_of(warm, strains(warm, cool))
     environment = trial.environment()
-    passed = model is not None and not any(c.status == "fail" and c.tier == "required" for c in trial.checks)
+    passed = model is not None and not any(c.status == "fail" and c.tier == "required" for c in checked)
     last_pass = setting.last_passes.get(trial.bundle.get("id", ""))
     report = Report(
         state="OPERATIONAL" if passed else "ERROR",
-        checks=tuple(trial.checks),
+        checks=tuple(checked),
         bundle=trial.bundle,
         environment=environment,
         changed_since_last_pass=tuple(changed(last_pass, environment)) if last_pass is not None else None,
@@ -147,6 +138,7 @@ class _Passed(NamedTuple):
     facts: dict[str, Any]
     checks: list[Check]
     choice: ProviderChoice
+    kept: str
 
 
 def _figures(passed: Sequence[_Passed], profile: DeviceProfile) -> list[tuple[str, float]]:
@@ -159,15 +151,16 @@ def _figures(passed: Sequence[_Passed], profile: DeviceProfile) -> list[tuple[st
 class _Trial:
     """One boot under way: the checks so far, and what is known of the bundle; a value is None where its step failed."""
 
-    def __init__(self, setting: Setting, inject: str | None) -> None:
+    def __init__(self, setting: Setting, drill: Drill) -> None:
         self._setting = setting
-        self._inject = inject
+        self._drill = drill
         self.checks: list[Check] = []
         self.bundle: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
         self.goldens: Goldens | None = None
-        self.kept = KeptFiles(setting.state, drill=inject is not None)
+        self.kept = KeptFiles(setting.state, drill=drill.inject is not None)
         self._choice: ProviderChoice | None = None
+        self._digests: dict[str, str | None] = {}
 
     def environment(self) -> dict[str, str]:
         """The fingerprint, with the provider that serves, or the last that was tried."""
@@ -176,8 +169,20 @@ class _Trial:
             setting.machine, runtime_version=setting.runtime_version,
             ort_version=str(self.facts.get("onnxruntime", "none")), choice=self._choice, profile=setting.profile,
             bundle_digest=str(self.bundle.get("digest", "none")), config_digest=setting.config_digest,
-            library_digest=checks.digest_of_library(self._choice),
+            library_digest=self._digest_of_library(),
         )  # fmt: skip
+
+    def _digest_of_library(self) -> str:
+        """The SHA-256 of the library that the provider comes in, hashed once a boot; a word where none is to be loaded."""
+        path = self._choice.library if self._choice is not None else None
+        if path is None:
+            return "none"
+        if path not in self._digests:
+            try:
+                self._digests[path] = library_digest(path)
+            except DeviceError:
+                self._digests[path] = None  # in what words, the check of the provider says
+        return self._digests[path] or "refused"
 
     def run(self, path: Path) -> Model | None:
         setting = self._setting
@@ -199,7 +204,7 @@ class _Trial:
         model = self._served(bundle, manifest, version)
         self._check("memory", memory_checks.memory, manifest, setting.profile, tier="wanted")
         self._check("memory_limit", memory_checks.memory_limit, setting.profile)
-        if any(one.cache for one in setting.profile.providers) or self._inject == "provider_cache":
+        if any(one.cache for one in setting.profile.providers) or self._drill.inject == "provider_cache":
             self._check("provider_cache", self.kept.settle, model is not None and not self._refusal(), tier="wanted")
         return model
 
@@ -213,15 +218,21 @@ class _Trial:
             failed = next(
                 (one for one in self.checks[before:] if one.status == "fail" and one.tier == "required"), None
             )
+            if failed is not None and failed.id in _OF_NO_PROVIDER:
+                break
             if failed is not None:
                 refused.append((choice.name, f"{failed.id}, {failed.measured}"))
                 continue
             if model is None or self.goldens is None:
                 break  # what failed is above, and no provider has a part in it
-            passed.append(_Passed(choice.name, model, self.goldens, dict(self.facts), self.checks[before:], choice))
+            found = dict(self.facts), self.checks[before:], choice, self.kept.under_trial
+            passed.append(_Passed(choice.name, model, self.goldens, *found))
             if profile.choose == "first":
                 break
         figures = _figures(passed, profile) if profile.choose == "fastest" else []
+        for one, (_, ms) in zip(passed, figures, strict=False):
+            if ms == inf:
+                self.kept.break_off(one.kept, _BROKE)
         refused += [(name, f"latency, {_BROKE}") for name, ms in figures if ms == inf]
         if figures and all(ms == inf for _, ms in figures):
             self.checks[before:], self._choice = self._broken(passed[-1]), passed[-1].choice
@@ -287,7 +298,8 @@ class _Trial:
             "edge-runtime": setting.runtime_version, "boot_id": setting.machine.boot_id,
         }  # fmt: skip
         offered = self.kept.offered(choice, self.bundle.get("id") if loadable is not None else None, self.environment())
-        opened = partial(checks.provider, withheld=self._inject == QUANT_PRECISION)
+        digest = self._digests.get(choice.library or "")  # taken for the fingerprint, one line above
+        opened = partial(checks.provider, withheld=self._drill.withholds, library_digest=digest)
         sessions = self._check("provider", opened, bundle, manifest, loadable, offered, setting)
         self._check("placement", checks.placement, sessions, choice)
         self.goldens = goldens = self._check("goldens", checks.goldens, bundle, manifest, variant)
@@ -318,17 +330,19 @@ class _Trial:
             return None
         begun = time.perf_counter()
         try:
-            value, measured, limit = work(*needs, inject=self._inject == name)
+            value, measured, limit = work(*needs, inject=self._drill.inject == name)
         except checks.NotChecked as nothing:
             self.checks.append(Check(name, tier, "skip", nothing.found, "", nothing.why))
             return None
         except EdgeRuntimeError as error:
+            self._drill.failed(name)
             took = (time.perf_counter() - begun) * 1000
             found = f"{error.subject}: found {error.found}"
             hint = "; also ".join([error.todo, *map(str, error.others)])
             self.checks.append(Check(name, tier, "fail", found, error.expected, hint, took, error.exit_code))
             return None
         except Exception as fault:  # noqa: BLE001 -- a check that breaks has not passed, and the others still run
+            self._drill.failed(name)
             found = f"the check itself broke: {type(fault).__name__}: {fault}"
             todo = "do not use this bundle; report this with it, for it is a fault of ours as well"
             code = InternalError.exit_code

@@ -19,7 +19,6 @@ from edge_runtime.bundle.verify import VerifiedBundle, verify
 from edge_runtime.bundle.verify import hash_known_answer as hash_answer_is_right
 from edge_runtime.device.probe import Machine, needs_x64_quant_precision
 from edge_runtime.engine import session as engine
-from edge_runtime.engine.provider_library import library_digest
 from edge_runtime.errors import BundleError, ConfigurationError, DeviceError
 from edge_runtime.flow.contract import Contract
 from edge_runtime.flow.preprocess import make_preprocess
@@ -222,10 +221,12 @@ def provider(
     *,
     inject: bool,
     withheld: bool = False,
+    library_digest: str | None = None,
 ) -> tuple[Sessions, str, str]:
     """The session that will serve is created on the provider, from the very bytes that were hashed.
 
     ``withheld``: without the option that keeps int8 sums from saturating, for the drill that shows what it is for.
+    ``library_digest``: the SHA-256 of the library that the provider comes in, None where it comes in none that may be loaded.
     """
     seven_bit = variant.quantization is not None and variant.quantization.seven_bit_weights
     precise = _is_quantized(variant) and needs_x64_quant_precision(setting.machine, seven_bit_weights=seven_bit)
@@ -243,6 +244,7 @@ def provider(
         provider=choice.name.replace("Execution", "Exec") if inject else choice.name,
         provider_options=options,
         library=choice.library,
+        library_digest=library_digest,
         device=choice.device,
         elsewhere=choice.allowed_elsewhere > 0,
         threads=setting.profile.intra_threads,
@@ -261,22 +263,12 @@ def provider(
         made = sorted(name for name, _, _ in prepare.outputs)
         if made != sorted(one.tensor for one in found.inputs):
             _unfit("preprocess.onnx, outputs", ", ".join(made), "the model's inputs by name")
-    library = "" if choice.library is None else f" of {choice.library}, SHA-256 {digest_of_library(choice)}"
+    library = "" if choice.library is None else f" of {choice.library}, SHA-256 {library_digest}"
     return (
         Sessions(session, prepare, _saturating(variant, choice, setting.machine, precise=precise)),
         f"{choice.name}{library}{_told(options)}, {setting.profile.intra_threads} thread{kernels}{apart}",
         f"profile {setting.profile.name}",
     )
-
-
-def digest_of_library(choice: ProviderChoice | None) -> str:
-    """The SHA-256 of the library that a provider comes in, 64 hex digits; a word where there is none to be loaded."""
-    if choice is None or choice.library is None:
-        return "none"
-    try:
-        return library_digest(choice.library)
-    except DeviceError:
-        return "refused"  # in what words, the check of the provider says
 
 
 def opener(profile: DeviceProfile) -> "Callable[..., engine.Session | IsolatedSession]":

@@ -1,6 +1,6 @@
 """What the providers of one boot may keep for the next, and the check that tells of it; no file of it is served unproven."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +14,15 @@ from edge_runtime.spec.report import LEFT_OUT
 if TYPE_CHECKING:
     from edge_runtime.device.provider_cache import ProviderCache
 
-KEPT_FILES_CHANGE: Final = frozenset({"provider", "placement", "golden_output", "golden_batches"})
-"""The checks that files which a provider has kept can make fail: they are what its session runs, and nothing else is."""
+KEPT_FILES_CHANGE: Final = frozenset({"provider", "placement", "golden_output", "golden_batches", "latency"})
+"""The checks that files which a provider has kept can make fail: they are what its session runs, and nothing else is.
+
+Latency too: a provider that compiles by trial keeps what was the fastest in a hot or a busy moment.
+"""
 
 _WANTED: Final = "the files of the last boot that passed, or none"
 _TODO: Final = "nothing, it was dropped and the session made without it; if it comes again, test the disk"
+_DROPPED: Final = "nothing, it was dropped; if it comes again, take `cache` off this provider in the profile"
 
 
 class KeptFiles:
@@ -31,6 +35,11 @@ class KeptFiles:
         self._key = ""
         self._why = ("nothing kept", "a drill keeps nothing" if drill else "there is no state folder to keep it in")
         self._faults: list[DeviceError] = []
+
+    @property
+    def under_trial(self) -> str:
+        """The key of what the session now under trial may keep; empty where it may not."""
+        return self._key
 
     @property
     def warm(self) -> bool:
@@ -57,7 +66,7 @@ class KeptFiles:
     def distrust(self, reason: str) -> None:
         """The session made with what an earlier boot kept was refused: drop that, so that the next is made from nothing."""
         cache = self._caches[self._key]
-        self._fault(cache.provider, f"{reason}; with what an earlier boot had kept, byte for byte")
+        self._fault_of_files(cache, reason)
         try:
             cache.drop()
         except DeviceError as error:
@@ -67,14 +76,16 @@ class KeptFiles:
     def refuse(self) -> None:
         """What is under trial does not serve: of its files stay those that an earlier boot passed with, and no others."""
         cache = self._caches.pop(self._key, None)
-        if cache is None:
-            return
-        try:
-            cache.leave()
-        except DeviceError as error:
-            self._faults.append(error)
-        finally:
-            cache.close()
+        if cache is not None:
+            self._end(cache, cache.leave)
+
+    def break_off(self, key: str, reason: str) -> None:
+        """The session of ``key`` passed and failed after all: nothing that it has used or written is kept."""
+        cache = self._caches.pop(key, None)
+        if cache is not None:
+            if cache.warm:
+                self._fault_of_files(cache, reason)
+            self._end(cache, cache.drop)
 
     def settle(self, passed: bool, *, inject: bool) -> tuple[bool, str, str]:  # noqa: FBT001 -- a check's own form
         """What was kept is what the last boot that passed had kept; what this one keeps, it keeps only if it passed."""
@@ -120,9 +131,20 @@ class KeptFiles:
             if cache.damaged is not None:
                 self._fault(provider, cache.damaged)
 
-    def _fault(self, provider: str, found: str) -> None:
+    def _end(self, cache: "ProviderCache", by: Callable[[], None]) -> None:
+        try:
+            by()
+        except DeviceError as error:
+            self._faults.append(error)
+        finally:
+            cache.close()
+
+    def _fault_of_files(self, cache: "ProviderCache", reason: str) -> None:
+        self._fault(cache.provider, f"{reason}; with what an earlier boot had kept, byte for byte", _DROPPED)
+
+    def _fault(self, provider: str, found: str, todo: str = _TODO) -> None:
         subject = f"what {provider} had kept"
-        self._faults.append(DeviceError(subject=subject, found=found, expected=_WANTED, todo=_TODO))
+        self._faults.append(DeviceError(subject=subject, found=found, expected=_WANTED, todo=todo))
 
     def _plant(self) -> None:
         """A drill: a file whose sum is not the one that was listed."""

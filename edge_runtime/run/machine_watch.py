@@ -40,6 +40,11 @@ class MachineWatch:
             None if now.is_empty and self._before is None else ended + max(PAUSE_NS, (ended - begun) * _MIN_PAUSES)
         )
         found = strains(now, self._before)
-        self._before = now
+        self._before = now._replace(throttle_events=self._most(now.throttle_events))
         self.state, reasons = state_of(now, found), slowing(found)
         self.trouble = f"the machine is slowed down: {', '.join(reasons)}" if reasons else ""
+
+    def _most(self, events: int | None) -> int | None:
+        """The highest count so far: a core that is switched off takes its own along, and brings it back."""
+        counts = (events, self._before.throttle_events if self._before is not None else None)
+        return max((one for one in counts if one is not None), default=None)

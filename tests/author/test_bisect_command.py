@@ -139,7 +139,35 @@ def test_a_reference_that_is_wrong_itself(tmp_path: Path, capsys: pytest.Capture
 
 def test_another_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = _told(capsys, bundle=_wrong(tmp_path / "b"), against=FROST)
-    assert "first wrong  not found: variants of " in told
+    assert f"first wrong  not looked for: {FROST} is a bundle frost, and dewpoint was tested\n" in told
+
+
+def test_bundles_that_were_mixed_up_say_nothing_of_the_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two that agree with each other, of which none was tested, would else put the blame on what was."""
+    wrong = _wrong(tmp_path / "b")
+    report = _report(boot(wrong, make_setting()).report, tmp_path / "report.json")
+    for bundle, against, words in (
+        (DEWPOINT, wrong, f"the two are exchanged: {wrong} is what was tested"),
+        (DEWPOINT, DEWPOINT, "--bundle and --against are one and the same, and not what was tested"),
+        (FROST, FROST, f"{FROST} is a bundle frost, and dewpoint was tested"),
+        (wrong, FROST, f"{FROST} is a bundle frost, and dewpoint was tested"),
+        (FROST, None, f"{FROST} is a bundle frost, and dewpoint was tested"),
+    ):
+        told = _told(capsys, report=report, bundle=bundle, against=against)
+        assert f"  first wrong  not looked for: {words}" in told
+        assert "machine that was tested" not in told
+
+
+def test_two_that_compute_alike_and_were_not_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = _report(boot(_wrong(tmp_path / "b"), make_setting()).report, tmp_path / "report.json")
+    alike = write_with_manifest(DEWPOINT, tmp_path / "alike", lambda raw: raw.update(version="1.0.1"))
+    told = _told(capsys, report=report, bundle=alike, against=DEWPOINT)
+    assert "  beware       " in told
+    assert f"  first wrong  none here: {alike} computes on this machine what {DEWPOINT} does, so\n" in told
+    assert "nothing is known of what was tested: copy " in told
+    assert "machine that was tested" not in told
 
 
 def test_a_device_needs_no_module_of_a_workstation(monkeypatch: pytest.MonkeyPatch) -> None:

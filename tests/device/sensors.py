@@ -66,7 +66,7 @@ def orin(root: Path, *, millidegrees: str = "52500", step: str = "0", alarm: str
 
 
 def pc(
-    root: Path, *, events: tuple[int, int] = (0, 0), governor: str = "powersave", driver: str = "intel_pstate"
+    root: Path, *, events: tuple[int, ...] = (0, 0), governor: str = "powersave", driver: str = "intel_pstate"
 ) -> Path:
     """An Intel machine of two cores with a disk, an AMD card and its own GPU."""
     files = zone(0, "x86_pkg_temp", "47000", ("passive", "-274000"), ("passive", "0"))

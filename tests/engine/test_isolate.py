@@ -275,6 +275,23 @@ def test_signals_that_end_a_service_leave_its_session_until_the_last_answer():
     assert session(feed(1))["y"].tolist() == [[2]]
 
 
+def test_so_do_those_that_come_before_it_has_begun(monkeypatch):
+    """A supervisor sends them to all at once: an orderly stop is no driver that crashes."""
+
+    class AtOnce(subprocess.Popen):
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(self.pid, number)
+
+    monkeypatch.setattr(subprocess, "Popen", AtOnce)
+    session = opened()
+    assert session(feed(1))["y"].tolist() == [[2]]
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    held_back = int((Path("/proc") / str(pid_of(session)) / "status").read_text().split("SigBlk:\t")[1].split()[0], 16)
+    assert held_back == 0
+
+
 def test_it_is_in_no_folder_and_in_no_terminal_and_has_none_of_our_files(tmp_path):
     file = os.open(tmp_path / "secret", os.O_CREAT | os.O_RDWR)
     os.set_inheritable(file, True)
@@ -305,10 +322,10 @@ def test_it_outlives_the_thread_that_opened_it():
     assert found[0](feed(1))["y"].tolist() == [[2]]
 
 
-@pytest.mark.parametrize("is_busy", [False, True])
-def test_it_does_not_outlive_a_parent_that_is_killed(tmp_path, is_busy):
-    """In the middle of a run too, where nothing in it could look for its parent."""
-    (tmp_path / "model.onnx").write_bytes(endless() if is_busy else model())
+@pytest.mark.parametrize("doing", ["nothing", "a run", "stopped"])
+def test_it_does_not_outlive_a_parent_that_is_killed(tmp_path, doing):
+    """In the middle of a run too, where nothing in it could look for its parent; and where somebody has stopped it."""
+    (tmp_path / "model.onnx").write_bytes(endless() if doing == "a run" else model())
     parent = subprocess.Popen(
         [
             sys.executable, "-c",
@@ -325,6 +342,8 @@ def test_it_does_not_outlive_a_parent_that_is_killed(tmp_path, is_busy):
     )  # fmt: skip
     pid = int(parent.stdout.readline())
     handle = os.pidfd_open(pid)
+    if doing == "stopped":
+        os.kill(pid, signal.SIGSTOP)
     parent.kill()
     parent.communicate()
     import select

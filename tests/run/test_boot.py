@@ -18,7 +18,8 @@ from onnx import numpy_helper
 from edge_runtime.engine import session as engine
 from edge_runtime.errors import DeviceError, UsageError
 from edge_runtime.run import golden_checks, latency
-from edge_runtime.run.boot import INJECTABLE, QUANT_PRECISION, ReadyModel, Setting, boot
+from edge_runtime.run.boot import ReadyModel, Setting, boot
+from edge_runtime.run.drill import INJECTABLE, QUANT_PRECISION
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.binding import ChannelBinding
 from edge_runtime.spec.device_profile import ProviderChoice
@@ -92,6 +93,7 @@ def test_injection_fails_that_check_and_no_other(name: str, setting: Setting) ->
     booted = boot(FROST, setting, inject=name)
     assert _failed(booted.report) == [name]
     assert _left_out(booted.report) == NEEDED_BY.get(name, set())
+    assert "not noticed" not in booted.report.failures()[0].measured
     wanted = name in ("provider_choice", "provider_cache", "memory")
     assert (booted.ready is not None) == wanted
     assert booted.report.state == ("OPERATIONAL" if wanted else "ERROR")
@@ -105,6 +107,23 @@ def test_an_option_that_is_not_needed_cannot_be_withheld(setting: Setting) -> No
     assert failed.measured == (
         "--inject quant_precision: found x64quantprecision is not needed here, so it cannot be withheld"
     )
+
+
+def test_a_mistake_in_the_device_file_is_no_providers(bare: Setting, paced: "_Paced") -> None:
+    """No other of the list is tried, which may take minutes, and none is said to have been refused."""
+    setting = replace(_choosing(bare, "first", OPENVINO, CPU), bindings={"roof": {}})
+    report = boot(FROST, setting).report
+    assert _failed(report) == ["bindings"]
+    assert paced.opened == [OPENVINO]
+
+
+def test_a_check_that_a_drill_breaks_is_told_as_that(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, inject: bool) -> None:
+        raise KeyError(inject)
+
+    monkeypatch.setattr(golden_checks, "golden_answer", broken)
+    (failed,) = boot(FROST, setting, inject="golden_answer").report.failures()
+    assert failed.measured == "the check itself broke: KeyError: True"
 
 
 @pytest.mark.parametrize("name", ["ports", "golden", ""])

@@ -16,7 +16,8 @@ from edge_runtime.bundle.golden import decode, encode
 from edge_runtime.device.telemetry import read_telemetry
 from edge_runtime.errors import UsageError
 from edge_runtime.run import causes
-from edge_runtime.run.boot import INJECTABLE, QUANT_PRECISION, Setting, boot
+from edge_runtime.run.boot import Setting, boot
+from edge_runtime.run.drill import INJECTABLE, QUANT_PRECISION
 from edge_runtime.run.explain import explain, main, used
 from edge_runtime.run.memory import MEMORY_NAME
 from edge_runtime.run.selftest import PORTS

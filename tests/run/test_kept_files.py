@@ -1,22 +1,29 @@
 """What a provider kept is used byte for byte or not at all, once made anew, and never believed before the goldens."""
 
+import errno
 import json
+import math
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from edge_runtime.engine import session as engine
+from edge_runtime.errors import DeviceError
+from edge_runtime.run import golden_checks
 from edge_runtime.run.boot import Booted, Setting, boot
 from edge_runtime.run.setting import make_setting
 from edge_runtime.spec.device_profile import ProviderChoice
-from edge_runtime.spec.report import Check
+from edge_runtime.spec.report import REQUIRED, Check
 from tests.rig.bundles import DEWPOINT, FROST, write_with_manifest
 from tests.rig.caching_provider import BLOB, HEAD, OPENVINO, CachingProvider
 
 GOOD = HEAD + b"0"
+GIVE_IT_BACK = "give it to the user that serves (chown, chmod 700), or remove it; the next boot makes it anew"
 
 
 @pytest.fixture
@@ -62,7 +69,9 @@ def _served_anew(booted: Booted, provider: CachingProvider, compiled: int) -> Ch
     assert booted.ready is not None
     told = _told(booted)
     assert (told.tier, told.status) == ("wanted", "fail")
-    assert told.hint == "nothing, it was dropped and the session made without it; if it comes again, test the disk"
+    again = "take `cache` off this provider in the profile" if "byte for byte" in told.measured else "test the disk"
+    assert told.hint.startswith("nothing, it was dropped")
+    assert told.hint.endswith(f"; if it comes again, {again}")
     assert provider.compiled == compiled
     return told
 
@@ -131,6 +140,7 @@ def _listing_edit(change: dict[str, Any]):
         (lambda folder: (folder / "sub").mkdir(), "'sub', which is no file of its own"),
         (_folder_is_a_link, "no folder that only this user may write to"),
         (lambda folder: folder.chmod(0o777), "no folder that only this user may write to"),
+        (lambda folder: folder.chmod(0o770), "no folder that only this user may write to"),
         (lambda folder: folder.with_suffix(".json").write_bytes(b"{"), "a listing that cannot be read"),
         (lambda folder: folder.with_suffix(".json").write_bytes(b"0" * 100_000), "a listing that cannot be read"),
         (_listing_edit({"key": "f" * 64}), "foreign: kept for frost on OpenVINOExecutionProvider, fingerprint ffffffffffff"),
@@ -138,6 +148,7 @@ def _listing_edit(change: dict[str, Any]):
         (_listing_edit({"more": 1}), "a listing that cannot be read"),
     ],
     ids=["cut", "one bit", "longer", "missing", "added", "a link", "two names", "a folder", "the folder a link", "open to all",
+         "open to a group",
          "listing cut", "listing huge", "another fingerprint", "another bundle", "listing odd"],
 )  # fmt: skip
 def test_what_is_not_as_it_was_kept_is_dropped_and_made_anew(
@@ -317,7 +328,7 @@ def test_something_else_in_the_folders_place_is_not_touched(
     assert booted.ready is not None
     assert (told.tier, told.status, provider.folders[-1]) == ("wanted", "fail", None)
     assert told.measured.startswith(f"cache {place}: found ")
-    assert told.hint == "remove it; the next boot makes it anew"
+    assert told.hint == (GIVE_IT_BACK if odd == "open" else "remove it; the next boot makes it anew")
     assert [one.name for one in (tmp_path / "elsewhere").iterdir()] == ["mine"]
 
 
@@ -377,18 +388,124 @@ def test_another_users_state_is_left_alone(setting: Setting, state: Path, monkey
     assert not (state / "cache").exists()
 
 
-def test_a_disk_that_fails_while_it_is_dropped_is_no_reason_not_to_serve(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "todo"),
+    [
+        (errno.EIO, "test the disk"),
+        (errno.EROFS, "mount the disk to be written to"),
+        (errno.ENOSPC, "free the disk: it has no room, or no place for another file"),
+        (errno.EDQUOT, "raise this user's quota, or free what it uses"),
+        (errno.EACCES, GIVE_IT_BACK),
+        (errno.EPERM, GIVE_IT_BACK),
+        (errno.ENOTDIR, "remove it; the next boot makes it anew"),
+    ],
+)
+def test_a_disk_that_refuses_is_no_reason_not_to_serve_and_its_reason_says_what_to_do(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, number: int, todo: str
 ) -> None:
     boot(FROST, setting)
 
     def failing(_: object) -> None:
-        raise OSError(5, "Input/output error")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("edge_runtime.device.provider_cache.removed", failing)
     booted = boot(FROST, replace(setting, machine=replace(setting.machine, kernel="another")))
     assert booted.ready is not None
-    assert "found Input/output error" in _told(booted).measured
+    assert f"found {os.strerror(number)}" in _told(booted).measured
+    assert _told(booted).hint == todo
+
+
+def test_on_a_disk_that_may_only_be_read_nothing_is_kept(
+    setting: Setting, provider: CachingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot(FROST, setting)
+    real = os.fstatvfs
+
+    def read_only(descriptor: int) -> SimpleNamespace:
+        room = real(descriptor)
+        return SimpleNamespace(f_flag=room.f_flag | os.ST_RDONLY, f_bavail=room.f_bavail, f_frsize=room.f_frsize)
+
+    monkeypatch.setattr("os.fstatvfs", read_only)
+    booted = boot(FROST, setting)
+    told = _told(booted)
+    assert booted.ready is not None
+    assert booted.report.passed()
+    assert (told.status, provider.folders[-1]) == ("skip", None)
+    assert told.hint.endswith("lies on a disk that may only be read: mount it to be written to")
+
+
+def test_a_state_that_everybody_may_write_to_keeps_nothing(setting: Setting, state: Path) -> None:
+    state.chmod(0o777)
+    told = _told(boot(FROST, setting))
+    assert (told.status, told.hint) == ("skip", f"everybody may write to state folder {state}: chmod o-w {state}")
+    assert not (state / "cache").exists()
+    state.chmod(0o1777)  # nobody can put something else in the place of what is ours
+    assert _told(boot(FROST, setting)).status == "pass"
+
+
+def test_another_users_file_is_dropped_though_its_sum_is_right(
+    setting: Setting, provider: CachingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner may write to it after we have looked."""
+    boot(FROST, setting)
+    real = os.geteuid
+    looks = iter([False, True])  # at the folder before the provider, and after it
+
+    class AnotherUser:
+        def geteuid(self) -> int:
+            return real() if next(looks) else real() + 1
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(os, name)
+
+    monkeypatch.setattr("edge_runtime.device.file_sums.os", AnotherUser())
+    told = _served_anew(boot(FROST, setting), provider, compiled=2)
+    assert f"'{BLOB}', which is another user's" in told.measured
+
+
+def test_a_kept_engine_that_is_too_slow_is_made_anew_once(
+    setting: Setting, provider: CachingProvider, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What compiles by trial keeps what was the fastest in a hot moment: it would be refused at every boot."""
+    boot(FROST, setting)
+    real = golden_checks.latency
+
+    def slow_below(compiled: int) -> None:
+        def measured(*args: Any, inject: bool) -> tuple[bool, str, str]:
+            if provider.compiled < compiled:
+                raise DeviceError(subject="latency of one inference", found="70 ms", expected="50 ms", todo="cool it")
+            return real(*args, inject=inject)
+
+        monkeypatch.setattr(golden_checks, "latency", measured)
+
+    slow_below(2)
+    told = _served_anew(boot(FROST, setting), provider, compiled=2)
+    assert "found latency, latency of one inference: found 70 ms; with what an earlier boot had kept" in told.measured
+    assert _told(boot(FROST, setting)).measured.startswith(f"{OPENVINO}: used: ")
+    slow_below(9)
+    booted = boot(FROST, setting)
+    assert [one.id for one in booted.report.failures(REQUIRED)] == ["latency"]
+    assert provider.compiled == 3, "once more from nothing, and no third time"
+    assert list(_folder(state).iterdir()) == []
+
+
+@pytest.mark.parametrize("other_ms", [1.0, math.inf], ids=["another serves", "none serves"])
+def test_what_fails_after_all_while_it_is_measured_keeps_nothing(
+    setting: Setting, state: Path, monkeypatch: pytest.MonkeyPatch, other_ms: float
+) -> None:
+    both = (ProviderChoice(name=OPENVINO, cache=True), ProviderChoice(name="CPUExecutionProvider"))
+    profile = setting.profile.model_copy(update={"providers": both, "choose": "fastest"})
+    setting = replace(setting, profile=profile)
+    boot(FROST, setting)
+    assert len(list(_folder(state).iterdir())) == 1
+    monkeypatch.setattr("edge_runtime.run.latency.in_turn", lambda *_: [math.inf, other_ms])
+    booted = boot(FROST, setting)
+    assert (booted.ready is not None) == (other_ms < math.inf)
+    told = _told(booted)
+    assert (told.status, told.hint.startswith("nothing, it was dropped; ")) == ("fail", True)
+    assert "found a call failed while it was measured; with what an earlier boot had kept" in told.measured
+    assert list(_folder(state).iterdir()) == []
+    assert not _listing(state).exists()
 
 
 def test_a_provider_that_cannot_read_what_it_wrote_is_told(setting: Setting, provider: CachingProvider) -> None:

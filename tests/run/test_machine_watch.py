@@ -94,3 +94,16 @@ def test_counts_are_held_against_the_last_look(tmp_path: Path) -> None:
         seen.append(watch.trouble)
         clock.now += PAUSE_NS
     assert seen == ["", "", "the machine is slowed down: throttled, 2 times counted since the last look"]
+
+
+def test_a_core_that_is_switched_off_and_on_again_was_not_throttled(tmp_path: Path) -> None:
+    events = ((3, 7), (3,), (3, 7), (3, 8))
+    tells = [read_telemetry(sensors.pc(tmp_path / str(at), events=found), lambda: 0) for at, found in enumerate(events)]
+    clock = Clock(lambda count: tells[count - 1])
+    watch = watch_of(clock)
+    seen = []
+    for _ in tells:
+        watch.look()
+        seen.append(watch.trouble)
+        clock.now += PAUSE_NS
+    assert seen == ["", "", "", "the machine is slowed down: throttled, 1 times counted since the last look"]

@@ -132,6 +132,14 @@ def test_a_system_that_tells_nothing_is_tried_and_that_is_said(setting: Setting)
     assert booted.ready is not None
 
 
+def test_a_drill_of_what_no_system_tells_has_not_passed(setting: Setting) -> None:
+    booted = boot(FROST, _with(setting, Machine()), inject="headroom")
+    (failed,) = booted.report.failures()
+    assert (failed.id, failed.measured, failed.code) == ("headroom", "planted, and not noticed: not known", 69)
+    assert failed.hint.startswith("this system tells no free memory")
+    assert (booted.ready, booted.report.state) == (None, "ERROR")
+
+
 @pytest.mark.parametrize(
     ("name", "options", "model", "words"),
     [

@@ -14,8 +14,9 @@ from edge_runtime.bundle import ecdsa
 from edge_runtime.bundle.signature import check
 from edge_runtime.bundle.trusted_keys import load_keys
 from edge_runtime.errors import ConfigurationError
-from edge_runtime.run.boot import INJECTABLE, QUANT_PRECISION, Booted, Setting, boot
+from edge_runtime.run.boot import Booted, Setting, boot
 from edge_runtime.run.config import load_config
+from edge_runtime.run.drill import INJECTABLE, QUANT_PRECISION
 from edge_runtime.run.setting import make_line_setting, make_setting
 from edge_runtime.run.trust import Trust
 from edge_runtime.spec.report import LEFT_OUT, Check
@@ -124,10 +125,11 @@ def test_injection_into_a_signed_bundle_fails_that_check_and_no_other(
 def test_only_ecdsa_itself_can_tell_an_injected_signature(
     bundle: Path, setting: Setting, prepare: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a comparison that says yes to all, the injection passes: nothing before it would have noticed."""
+    """With a comparison that says yes to all, nothing notices the injection, and that is what is told."""
     monkeypatch.setattr(ecdsa, "known_answer", lambda: True)
     monkeypatch.setattr(ecdsa, "verify", lambda *_: True)
-    assert _failed(boot(prepare(bundle), setting, inject="signature")) == []
+    (failed,) = boot(prepare(bundle), setting, inject="signature").report.failures()
+    assert failed.measured.startswith("planted, and not noticed: signed by ")
 
 
 def test_a_machine_that_computes_ecdsa_wrongly_is_unfit(
