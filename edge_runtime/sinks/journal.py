@@ -199,9 +199,7 @@ class Journal:
             self._torn = True  # the next commit must cut first, or it would stand behind half a record
 
     def _full(self, error: OSError, todo: str = _GOES_ON) -> JournalFull:
-        return JournalFull(
-            subject=str(self._path), found=_why(error), expected="room for the line's state", todo=todo
-        )
+        return JournalFull(subject=str(self._path), found=_why(error), expected="room for the line's state", todo=todo)
 
     def _recover(self) -> None:
         self._temporary().unlink(missing_ok=True)

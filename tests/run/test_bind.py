@@ -161,7 +161,9 @@ def test_a_captured_line_that_was_trimmed_by_hand_is_told_what_it_lacks(
     trimmed = json.dumps({name: value for name, value in keys.items() if name not in left_out}).encode()
     code, _, text = bind(trimmed)
     assert code == 65
-    assert f"  taken for the payload itself: it looks like a line of mosquitto_sub -F '%j' without {told}: leave" in text
+    assert (
+        f"  taken for the payload itself: it looks like a line of mosquitto_sub -F '%j' without {told}: leave" in text
+    )
     assert "mosquitto_sub" not in bind(trimmed[:-1] + b', "t": 68}')[2]  # an object of its own
 
 
