@@ -188,7 +188,11 @@ COMMANDS: Final = (
         "edge_runtime.run.bind",
         (
             Flag("PAYLOADS", "one a line, or from mosquitto_sub -F '%%j'; '-' or none: standard input", optional=True),
-            Flag("--dry-run", "required: no source is opened, no model runs, nothing is written"),
+            Flag(
+                "--dry-run",
+                "required, for bind does nothing else and refuses without it: no source is opened, no model runs, nothing"
+                " is written or sent; `run` puts a binding to work",
+            ),
             _SERVED,
             _LINE,
         ),

@@ -12,6 +12,9 @@ from edge_runtime.spec.reading import LATEST_NS, Damaged, Rejection
 
 _CHUNK_BYTES: Final = 1 << 16
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_TOLD_BY: Final = frozenset({"topic", "qos", "payload"})
+"""The keys by which a line of mosquitto_sub is told from a payload that is an object itself."""
+_KEYS: Final = _TOLD_BY | {"tst", "retain", "mid", "payloadlen", "properties"}
 _TODO: Final = "capture it again; docs/bindings.md says how"
 _BYTES_TODO: Final = "capture it again with mosquitto_sub -F '%t %x', where the payloads are bytes and no text"
 
@@ -52,14 +55,23 @@ def whole_payload(file: BinaryIO, *, is_text: bool) -> Payload:
 def is_capture(line: bytes) -> bool:
     """Whether a line is one message as ``mosquitto_sub -F '%j'`` writes it."""
     message = _message(line)
-    return message is not None and {"topic", "qos", "payload"} <= message.keys()
+    return message is not None and message.keys() >= _TOLD_BY
+
+
+def missing_keys(line: bytes) -> list[str]:
+    """What such a line would have to have besides to be known as one; empty where it is one, or something else."""
+    message = _message(line)
+    if message is None or not message.keys() <= _KEYS or message.keys().isdisjoint({"topic", "payload"}):
+        return []
+    return sorted(_TOLD_BY - message.keys())
 
 
 def captured(line: bytes) -> Payload:
     """The message of such a line; a Damaged frame where it is none, or not whole."""
     message = _message(line)
     if message is None or "payload" not in message:
-        return _broken("a line that is no message of mosquitto_sub -F '%j'", line)
+        without = "" if message is None else ": it has no key 'payload'"
+        return _broken(f"a line that is no message of mosquitto_sub -F '%j'{without}", line)
     return _payload_of(message, line)._replace(is_retained=message.get("retain") == 1)
 
 

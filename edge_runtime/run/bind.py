@@ -16,7 +16,7 @@ from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.verify import verify
 from edge_runtime.errors import BundleError, UsageError, escaped
 from edge_runtime.flow.assemble import bound_fields
-from edge_runtime.flow.captured_payloads import Payload, payloads, whole_payload
+from edge_runtime.flow.captured_payloads import Payload, missing_keys, payloads, whole_payload
 from edge_runtime.flow.contract import Contract, Judged
 from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.framing import make_framing
@@ -48,6 +48,8 @@ _RETAINED: Final = "the broker had kept it: run takes no such message, unless so
 _NO_FIELD: Final = "a header, a comment or blank"
 _NO_METRIC: Final = "a birth, a death or a command, or has no bound metric"
 _WITH_TOPICS: Final = "its topic stands before it, as mosquitto_sub -v writes it: capture with -F '%j'"
+_TRIMMED: Final = "taken for the payload itself: it looks like a line of mosquitto_sub -F '%j'"
+_UNTRIMMED: Final = "leave such lines whole, or keep of each the payload alone"
 _BYTES_WITH_TOPICS: Final = "Sparkplug needs its topics and all its bytes: capture with mosquitto_sub -F '%t %x'"
 _NOTHING: Final = "nothing to judge; of a recording the first line after each opening is passed over, as run does"
 
@@ -283,6 +285,9 @@ def _capture_otherwise(payload: Payload, line: LineConfig) -> list[str]:
     if isinstance(line.decode, SparkplugDecode):
         return [_BYTES_WITH_TOPICS]
     frame = payload.frame.raw if isinstance(payload.frame, Damaged) else payload.frame
+    missing = [] if isinstance(payload.frame, Damaged) else missing_keys(frame)
+    if missing:
+        return [f"{_TRIMMED} without {quote_names(missing)}: {_UNTRIMMED}"]
     topic = frame.partition(b" ")[0].decode(errors="replace")
     return [_WITH_TOPICS] if "/" in topic and _takes(line.source, topic) else []
 

@@ -10,8 +10,10 @@ from edge_runtime.flow.decode import make_decoder
 from edge_runtime.flow.quoting import quote
 from edge_runtime.links.mqtt_port import Inbox, Message
 from edge_runtime.run.broker import open_onlooker, with_topics
-from edge_runtime.run.config import LoadedConfig
+from edge_runtime.run.config import LoadedConfig, state_folder
 from edge_runtime.run.findings import Finding
+from edge_runtime.run.link_turns import LinkTurns
+from edge_runtime.run.namesake import TODO, find_namesake
 from edge_runtime.run.waker import Waker
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.reading import Pack, Reading
@@ -23,14 +25,11 @@ if TYPE_CHECKING:
 
 CONNECT_NS: Final = 12_000_000_000
 """How long a broker may take to say welcome, every version of MQTT tried."""
-FAILING_NS: Final = 3_000_000_000
-"""How long after a first failure it is tried on: a broker that speaks another version is found by then."""
 GRANT_NS: Final = 5_000_000_000
 QUIET_NS: Final = 500_000_000
 """What is retained comes at once; after so long without more of it the rest is live."""
 LISTEN_NS: Final = 3_000_000_000
 CERTIFICATE_DAYS: Final = 14
-_SHOWN: Final = 3
 _NS_DAY: Final = 86_400_000_000_000
 _UNITS: Final = ((_NS_DAY, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"))
 
@@ -64,14 +63,17 @@ def look(loaded: LoadedConfig) -> BrokerLook:
         if isinstance(source, MqttSource):
             lines.append(_Line(line, source, link.subscribe(source.topics, qos=source.qos, retained=True)))
     with Waker() as wake:
-        turning = _Turning(link, wake, [one.inbox for one in lines])
+        turning = LinkTurns(link, wake, [one.inbox for one in lines])
         try:
-            return _looked(link, turning, lines)
+            found = _looked(link, turning, lines)
         finally:
             link.close(None)
+    if found.findings[0].status == "ok":
+        found.findings.extend(_namesake(loaded))
+    return found
 
 
-def _looked(link: "BrokerLink", turning: "_Turning", lines: list[_Line]) -> BrokerLook:
+def _looked(link: "BrokerLink", turning: LinkTurns, lines: list[_Line]) -> BrokerLook:
     link.start(turning.wake.set)
     turning.until(lambda: link.is_up or turning.is_failing, CONNECT_NS)
     if not link.is_up:
@@ -100,57 +102,13 @@ def _looked(link: "BrokerLink", turning: "_Turning", lines: list[_Line]) -> Brok
     )
 
 
-class _Turning:
-    """A link turned until something has happened; what comes is acknowledged at once, and what is retained is counted.
-
-    ``kept`` holds the first few of each inbox by topic, ``more`` how many others came: a broker may retain any number.
-    """
-
-    def __init__(self, link: "BrokerLink", wake: Waker, inboxes: list[Inbox]) -> None:
-        self.wake = wake
-        self.kept: list[dict[str, Message]] = [{} for _ in inboxes]
-        self.more = [0 for _ in inboxes]
-        self._link = link
-        self._inboxes = inboxes
-        self._heard_ns = time.monotonic_ns()
-        self._failed_ns: int | None = None
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether it has not come up for a while after it first failed."""
-        if self._failed_ns is None and self._link.status().startswith("not connected"):
-            self._failed_ns = time.monotonic_ns()
-        return self._failed_ns is not None and time.monotonic_ns() - self._failed_ns >= FAILING_NS
-
-    @property
-    def quiet_ns(self) -> int:
-        """Since when nothing retained has come."""
-        return time.monotonic_ns() - self._heard_ns
-
-    def until(self, happened: Callable[[], bool], limit_ns: int) -> None:
-        """Turn until it has, ``limit_ns`` at most."""
-        link, deadline_ns = self._link, time.monotonic_ns() + limit_ns
-        while not happened() and (now_ns := time.monotonic_ns()) < deadline_ns:
-            self.wake.clear()
-            link.receive()
-            self._take()
-            link.send()
-            due_ns = link.due_ns()
-            wait_ns = min(50_000_000, deadline_ns - now_ns, max(0, (due_ns or deadline_ns) - now_ns))
-            if not happened():
-                self.wake.wait(wait_ns / 1e9, (link,))
-
-    def _take(self) -> None:
-        for at, (inbox, kept) in enumerate(zip(self._inboxes, self.kept, strict=True)):
-            while len(inbox):
-                message = inbox.take()
-                self._link.acknowledge(message)
-                if message.retained:
-                    if len(kept) < _SHOWN or message.topic in kept:
-                        kept[message.topic] = message
-                    else:
-                        self.more[at] += 1
-                    self._heard_ns = time.monotonic_ns()
+def _namesake(loaded: LoadedConfig) -> list[Finding]:
+    """Another process of this device's name, which is told only if it is seen: an ACL may hide it."""
+    try:
+        found = find_namesake(loaded, state_folder(loaded), GRANT_NS)
+    except EdgeRuntimeError:
+        return []  # told where the state folder is
+    return [Finding("device name", "warn", found, TODO)] if found else []
 
 
 def _certificate(link: "BrokerLink") -> list[Finding]:

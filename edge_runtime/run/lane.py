@@ -287,7 +287,19 @@ class Lane:
         self._is_given_up = True
         if self._journal is not None:
             self._compact(self._journal)
+            if self._stale:  # on a full disk the log is as it was, with all that is withdrawn
+                self._take_out(self._journal)
         return len(withdrawn)
+
+    def _take_out(self, journal: Journal) -> None:
+        """Have the journal hold what there is now, at the risk of all: a restart must not send what is withdrawn."""
+        try:
+            journal.overwrite(self._saved())
+        except JournalFull as full:
+            self._stale = str(full)
+        else:
+            self._stale = ""
+            self._acknowledge_kept()
 
     def stop_taking(self) -> None:
         """Stop the source; what it still holds is taken by the turns that follow. Idempotent."""

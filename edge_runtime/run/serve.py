@@ -82,6 +82,7 @@ class Service:
         self._unusable = 0
         self._announced: tuple[object, ...] = ()
         self._discovery: Discovery | None = None
+        self._sender: dict[str, str] = {}
         self._told: set[tuple[str, str]] = set()
         self._machine = MachineWatch()
 
@@ -91,6 +92,7 @@ class Service:
             signal.signal(number, self._on_signal)
         self._link = open_link(self._loaded, self._state, self._run_id)
         self._node = open_node(self._loaded, self._state, self._run_id)
+        self._sender = self._make_sender()
         self._write("TESTING", "the self-test runs", ready=False)
         reports, models = self._boot()
         self._tests = tuple(SelftestHealth.of(report) for report in reports)
@@ -168,6 +170,7 @@ class Service:
         )
         self._discovery = self._make_discovery(models)
         self._look_at_machine()
+        self._warn_of_namesake()
         self._write("OPERATIONAL", self._reason(), ready=True)
         self._notice.ready("serving")
         for lane in self._lanes:
@@ -176,6 +179,22 @@ class Service:
                 _say(f"line {lane.name}: {note}")
             _say(f"line {lane.name}: samples come from {lane.source.name}")
         self._turn(self._lanes, self._every_tick)
+
+    def _make_sender(self) -> dict[str, str]:
+        if self._loaded.config.broker is None:
+            return {}
+        from edge_runtime.run.namesake import sender  # noqa: PLC0415 -- for those who have a broker
+
+        return sender(self._loaded.config.broker, self._state)
+
+    def _warn_of_namesake(self) -> None:
+        """Say who else bears this device's name, as far as that is seen before our own status stands in its place."""
+        if self._link is None:
+            return
+        from edge_runtime.run.namesake import TODO, find_namesake  # noqa: PLC0415 -- for those who have a broker
+
+        if found := find_namesake(self._loaded, self._state):
+            _say(f"WARNING: {found}; {TODO}")
 
     def _make_discovery(self, models: dict[str, ReadyModel]) -> "Discovery | None":
         config, link = self._loaded.config, self._link
@@ -328,7 +347,9 @@ class Service:
     def _message(self, then: Health) -> bytes:
         """What the status topic says now: the state is that of ``then``, the rest has gone on."""
         reason = self._reason() if then.state == "OPERATIONAL" else then.reason
-        return self._health(then.state, reason, ready=then.ready, live=then.live, stopped=False).as_message()
+        return self._health(then.state, reason, ready=then.ready, live=then.live, stopped=False).as_message(
+            self._sender
+        )
 
     def _part(self, reason: str) -> None:
         """Leave the broker in order, so that whoever looks there knows that nobody serves."""

@@ -18,6 +18,7 @@ COMPACTION_GROWTH = 4
 """A log is written anew only when it is this many times its last snapshot: that adds a third to what records write."""
 COMPACTION_RETRY_NS = 60_000_000_000
 """After a failed compaction, a minute's pause: a full disk must not cost a snapshot per sample."""
+_GOES_ON = "free the disk; the line goes on from memory and tries again with the next sample"
 _CRC_DIGITS = 8
 _SHORTEST = _CRC_DIGITS + 3  # the blank and the shortest JSON object
 
@@ -141,6 +142,31 @@ class Journal:
         self._snapshot_bytes = len(line)
         self._resting_until_ns = None
 
+    def overwrite(self, snapshot: dict[str, Any]) -> None:
+        """Put ``snapshot`` where the log itself stands: for what must be found there no more, where ``compact`` has no room.
+
+        The old records go first, which makes room. Whoever ends in between, or finds no room even then, leaves a log
+        that is as new: the line then begins anew at a restart, until a later ``compact`` is through.
+
+        Raises:
+            JournalFull: the snapshot is not in it; in words, whether the old records still are.
+
+        """
+        try:
+            os.ftruncate(self._log, len(self._header))
+        except OSError as error:
+            raise self._full(error, "free the disk: until then a restart goes on with what was to be gone") from error
+        self._size, self._torn = len(self._header), False
+        line = _line({"snapshot": snapshot})
+        try:
+            append_whole(self._log, line, self._size)
+            os.fsync(self._log)
+        except OSError as error:
+            self._cut_back()
+            raise self._full(error, "free the disk: until then a restart begins the line anew") from error
+        self._size += len(line)
+        self._snapshot_bytes = len(line)
+
     def close(self) -> None:
         """Sync what is owed and let the lock go. Idempotent; raises JournalFull if the sync failed."""
         try:
@@ -172,11 +198,8 @@ class Journal:
         except OSError:
             self._torn = True  # the next commit must cut first, or it would stand behind half a record
 
-    def _full(self, error: OSError) -> JournalFull:
-        return JournalFull(
-            subject=str(self._path), found=_why(error), expected="room for the line's state",
-            todo="free the disk; the line goes on from memory and tries again with the next sample",
-        )  # fmt: skip
+    def _full(self, error: OSError, todo: str = _GOES_ON) -> JournalFull:
+        return JournalFull(subject=str(self._path), found=_why(error), expected="room for the line's state", todo=todo)
 
     def _recover(self) -> None:
         self._temporary().unlink(missing_ok=True)

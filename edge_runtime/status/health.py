@@ -123,9 +123,9 @@ class Health:
         """One JSON object and a newline."""
         return to_json(self, indent=2, inf_nan_mode="null") + b"\n"
 
-    def as_message(self) -> bytes:
-        """One JSON object on one line, for a broker: the same, and ``status`` says that somebody is there."""
-        return to_json({"status": "online"} | asdict(self), inf_nan_mode="null")
+    def as_message(self, sender: Mapping[str, str]) -> bytes:
+        """One JSON object on one line, for a broker: the same, ``status``, that somebody is there, and who."""
+        return to_json({"status": "online"} | dict(sender) | asdict(self), inf_nan_mode="null")
 
 
 def timestamp(time_ns: int) -> str:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from edge_runtime.run.broker import default_client_id
 from tests.proof.mqtt_lines import HEAD, KINDS, broker_text, line_text
 from tests.proof.station import answers, call
 from tests.proof.test_mqtt_kill import meaning
@@ -84,7 +85,8 @@ class Site:
 
     def until_all_came(self):
         """What the program had sent when it ended is with the broker, and has reached the client, in order."""
-        ends = re.compile(r"Client edge\S* (closed its connection|disconnected)")
+        name = default_client_id(self.folder / "state")
+        ends = re.compile(rf"Client {name} (closed its connection|disconnected)")
         self.client.until(lambda: ends.search(self.broker.log), "the end of the program's connection")
         self.client.publish("out/mark", b"x")
         self.client.until(lambda: self.client.payloads("out/mark"), "the mark")

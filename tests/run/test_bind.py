@@ -150,6 +150,31 @@ def test_a_topic_before_the_payload_is_told_as_mosquitto_sub_v(bind: Bind) -> No
     assert "mosquitto_sub" not in bind(GOOD)[2]
 
 
+@pytest.mark.parametrize(
+    ("left_out", "told"), [(["qos"], "'qos'"), (["topic", "qos"], "'qos', 'topic'"), (["payload"], "'payload'")]
+)
+def test_a_captured_line_that_was_trimmed_by_hand_is_told_what_it_lacks(
+    bind: Bind, left_out: list[str], told: str
+) -> None:
+    subscribed(bind, "zigbee2mqtt/+")
+    keys = json.loads(message("zigbee2mqtt/attic", GOOD.decode()))
+    trimmed = json.dumps({name: value for name, value in keys.items() if name not in left_out}).encode()
+    code, _, text = bind(trimmed)
+    assert code == 65
+    assert (
+        f"  taken for the payload itself: it looks like a line of mosquitto_sub -F '%j' without {told}: leave" in text
+    )
+    assert "mosquitto_sub" not in bind(trimmed[:-1] + b', "t": 68}')[2]  # an object of its own
+
+
+def test_a_later_line_without_its_payload_is_said_to_have_none(bind: Bind) -> None:
+    subscribed(bind, "zigbee2mqtt/+")
+    _, samples, text = bind(message("zigbee2mqtt/attic", GOOD.decode()) + b'{"topic": "zigbee2mqtt/attic", "qos": 0}')
+    assert samples[0]["outcome"] == "accepted"
+    assert samples[1]["refused"]["found"].endswith("mosquitto_sub -F '%j': it has no key 'payload'")
+    assert "taken for the payload itself" not in text
+
+
 def test_sparkplug_without_its_topics_is_told_how_to_capture(bind: Bind) -> None:
     subscribed(bind, "spBv1.0/plant/#")
     bind.config.write_text(bind.config.read_text().replace('"json"', '"sparkplug"'))

@@ -1,5 +1,6 @@
 """When a lane says that a message is durable, and what a restart and a redelivery make of it; the link is a stand-in."""
 
+import errno
 import json
 
 import pytest
@@ -402,6 +403,62 @@ def test_what_a_failed_probe_withdraws_is_not_sent_again_by_link_or_journal(tmp_
     assert again.link.published == []
     assert again.adds_up()
     again.lane.stop()
+
+
+@pytest.mark.parametrize("bundle", [DEWPOINT, FROST])
+@pytest.mark.parametrize("room", ["in its own place", "nowhere"])
+def test_what_is_withdrawn_on_a_full_disk_is_not_sent_after_a_restart(tmp_path, ready, bundle, room, monkeypatch):
+    """The journal cannot be written anew beside itself, and has the answers from before they were found wrong."""
+    rig = Rig(tmp_path, ready, bundle, room=64)
+    for second in range(30):
+        rig.bring(second * 3600)
+    rig.lane.turn()
+    good = len(rig.link.published)
+    rig.link.confirm(good - 1)
+    rig.lane.turn()
+    rig.lane.trust()
+    rig.lane._keep()
+    for second in range(30, 34):
+        rig.bring(second * 3600)
+    rig.lane.turn()
+    rig.lane._keep()
+    with monkeypatch.context() as full:
+        full.setattr(Journal, "compact", _full)
+        if room == "nowhere":
+            full.setattr("edge_runtime.sinks.journal.append_whole", _no_space)
+        assert rig.lane.distrust("why") == len(rig.link.published) - good == 4
+        rig.lane.tick()
+    assert ("until then a restart begins the line anew" in rig.lane.trouble) is (room == "nowhere")
+    rig.die()
+    again = Rig(tmp_path, ready, bundle)
+    again.lane.turn()
+    sent_again = [one[1] for one in rig.link.published[good - 1 : good]]
+    assert [one[1] for one in again.link.published] == (sent_again if room != "nowhere" else [])
+    assert again.samples["received"] == (34 if room != "nowhere" else 0)
+    assert again.adds_up()
+    again.lane.stop()
+
+
+def test_a_journal_that_was_full_when_answers_were_withdrawn_is_mended_by_the_clock(tmp_path, ready, monkeypatch):
+    rig = Rig(tmp_path, ready, FROST)
+    for second in range(30):
+        rig.bring(second * 3600)
+    rig.lane.turn()
+    with monkeypatch.context() as full:
+        full.setattr(Journal, "compact", _full)
+        full.setattr("edge_runtime.sinks.journal.append_whole", _no_space)
+        assert rig.lane.distrust("why") > 0
+    rig.lane.tick()
+    assert rig.lane.trouble == ""
+    rig.die()
+    again = Rig(tmp_path, ready, FROST)
+    again.lane.turn()
+    assert (again.samples["received"], again.link.published, again.adds_up()) == (30, [], True)
+    again.lane.stop()
+
+
+def _no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_an_answer_behind_withdrawn_ones_is_not_taken_for_confirmed_by_theirs(tmp_path, ready):

@@ -329,6 +329,48 @@ def test_a_compaction_without_room_leaves_the_old_log_and_rests_a_minute(tmp_pat
     assert opened(path).recovered == [{"n": 0}, {"n": 1}]
 
 
+def test_overwriting_leaves_the_snapshot_alone_and_goes_on(tmp_path):
+    path = tmp_path / "a.journal"
+    journal = opened(path)
+    journal.commit({"n": 0})
+    journal.overwrite({"n": 1})
+    journal.commit({"n": 2})
+    assert journal.size_bytes == path.stat().st_size
+    journal.close()
+    again = opened(path)
+    assert (again.recovered, again.notes) == ([{"snapshot": {"n": 1}}, {"n": 2}], [])
+
+
+def test_overwriting_without_room_leaves_a_log_as_new_that_later_commits_go_on_with(tmp_path, disk_full_after):
+    path = tmp_path / "a.journal"
+    journal = opened(path)
+    journal.commit({"n": 0})
+    disk_full_after(3)
+    with pytest.raises(JournalFull, match="until then a restart begins the line anew"):
+        journal.overwrite({"n": 1})
+    assert journal.size_bytes == path.stat().st_size
+    journal.commit({"n": 2})
+    journal.close()
+    again = opened(path)
+    assert (again.recovered, again.notes) == ([{"n": 2}], [])
+
+
+def test_overwriting_what_cannot_be_cut_says_that_it_is_still_there(tmp_path, monkeypatch):
+    path = tmp_path / "a.journal"
+    journal = opened(path)
+    journal.commit({"n": 0})
+
+    def refuse(_file: int, _size: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "ftruncate", refuse)
+        with pytest.raises(JournalFull, match="until then a restart goes on with what was to be gone"):
+            journal.overwrite({"n": 1})
+    journal.close()
+    assert opened(path).recovered == [{"n": 0}]
+
+
 def test_a_compaction_killed_before_its_rename_changes_nothing(tmp_path):
     path = tmp_path / "a.journal"
     filled(path, [{"n": 0}])

@@ -64,7 +64,7 @@ def test_how_the_machine_stands_comes_back_as_it_was(tmp_path):
     health = replace(a_health(), machine=state)
     write_status(tmp_path, health)
     assert read_status(tmp_path) == health
-    assert json.loads(health.as_message())["machine"]["temperatures"] == {"cpu": 61.25}
+    assert json.loads(health.as_message({}))["machine"]["temperatures"] == {"cpu": 61.25}
 
 
 def test_a_ledger_says_whether_it_adds_up():
