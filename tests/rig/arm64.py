@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.rig.need import need
+from .need import need
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "qemu-aarch64-static"

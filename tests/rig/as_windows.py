@@ -50,7 +50,7 @@ def become() -> None:
         importlib.import_module(name)
     importlib.import_module("cryptography.hazmat.primitives.asymmetric.ec")
     usage = shutil.disk_usage("/")
-    shutil.disk_usage = lambda _path: usage
+    shutil.disk_usage = lambda path: usage  # noqa: ARG005 -- its name is the function's
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment] # as the import system spells "not there"
     _hold_open_files()
@@ -65,7 +65,7 @@ def become() -> None:
     signal.SIGBREAK = signal.Signals.SIGUSR1  # type: ignore[attr-defined]
     for name in ("poll", "epoll"):
         delattr(select, name)
-    selectors.DefaultSelector = selectors.SelectSelector  # type: ignore[misc]
+    selectors.DefaultSelector = selectors.SelectSelector  # type: ignore[misc, assignment]
     for name in ("AF_UNIX", "TCP_QUICKACK", "TCP_USER_TIMEOUT"):
         delattr(socket, name)
     socket.socketpair = _pair_over_tcp  # type: ignore[assignment]
