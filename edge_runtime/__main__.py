@@ -17,6 +17,7 @@ _PLUGINS = "pydantic.plugin._loader"
 # Python then takes its own: SHA-256 at 300 MB/s where OpenSSL's has 1300, and 3.5 MB less for as long as we serve.
 _OPENSSL_HASHES = "_hashlib"
 _INTERRUPTED = 130
+_OTHERS_WRITE = 0o002
 # As engine.isolate starts one; no command, so that the help does not name it.
 _ISOLATED = "isolated-session"
 
@@ -24,6 +25,8 @@ _ISOLATED = "isolated-session"
 def main() -> int:
     """Run the command line and return its exit code."""
     try:
+        # A supervisor may start us with a umask of 0: what we write, everybody could then write to.
+        os.umask(os.umask(0o077) | _OTHERS_WRITE)
         for name, value in _BEFORE_NATIVE_LIBRARIES.items():
             os.environ.setdefault(name, value)
         if sys.argv[1:2] == [_ISOLATED]:

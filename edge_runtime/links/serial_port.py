@@ -286,7 +286,7 @@ def port_states() -> list[PortState]:
         PortState(
             device=port.device,
             description=describe(port),
-            permitted=os.access(port.device, os.R_OK | os.W_OK),
+            permitted=os.name != "posix" or os.access(port.device, os.R_OK | os.W_OK),
             group=_owner_group(port.device),
             holders=_holders(port.device),
         )
@@ -342,6 +342,11 @@ def _absence(name: str, error: Exception) -> str:
     if code in {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EIO}:
         return f"{name}: no such device; plug it in or correct the name"
     reason = " ".join(str(error).split())
+    # On Windows pyserial tells no number, and the system's error only in words around it.
+    if "FileNotFoundError(" in reason:
+        return f"{name}: no such port; plug it in or correct the name"
+    if "PermissionError(" in reason:
+        return f"{name}: in use by another program; stop it or choose another port"
     return f"{name}: cannot be opened ({reason})"
 
 

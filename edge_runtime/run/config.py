@@ -166,10 +166,11 @@ def status_folders(state: Path, environment: Mapping[str, str] = os.environ, sys
     /run, else the user's own of it, else the state folder.
     """
     key = hashlib.sha256(os.fsencode(state.resolve())).hexdigest()[:12]
-    given = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    given = environment.get("RUNTIME_DIRECTORY", "").split(os.pathsep)[0]
     own = environment.get("XDG_RUNTIME_DIR", "")
     places = [Path(given)] if given else []
-    places.append(system / "edge-runtime")
+    if os.name == "posix":  # elsewhere it would be a folder of that name beside the user's own
+        places.append(system / "edge-runtime")
     if own:
         places.append(Path(own) / "edge-runtime")
     return [*(place / key for place in places), state]
@@ -239,7 +240,7 @@ def _chosen_state(loaded: LoadedConfig, environment: Mapping[str, str], system: 
     if loaded.config.state_dir is not None:
         return loaded.folder / loaded.config.state_dir
     # systemd gives several folders with colons between them where a unit asks for several.
-    given = environment.get("STATE_DIRECTORY", "").split(":")[0]
+    given = environment.get("STATE_DIRECTORY", "").split(os.pathsep)[0]
     if given:
         return Path(given)
     if os.access(system if system.exists() else system.parent, os.W_OK):

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP turned into an orderly stop of a command that ends by itself; it ends nothing on its own."""
+"""What asks a command to stop, from SIGINT to Windows' SIGBREAK, turned into a stop in order; it ends nothing on its own."""
 
 import signal
 from collections.abc import Callable
@@ -7,14 +7,17 @@ from typing import Any, Self
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """What asks a command to stop: also the terminal that goes away, but for a parent that ignores that, as nohup does."""
-    hangup = getattr(signal, "SIGHUP", None)
-    both = (signal.SIGINT, signal.SIGTERM)
-    return both if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN else (*both, hangup)
+    """What asks a command to stop: also the terminal that goes away, but for a parent that ignores that, as nohup does.
+
+    Windows says SIGBREAK where a console is closed, its user logs off or the machine shuts down.
+    """
+    gone = [getattr(signal, name) for name in ("SIGHUP", "SIGBREAK") if hasattr(signal, name)]
+    heard = (one for one in gone if signal.getsignal(one) is not signal.SIG_IGN)
+    return (signal.SIGINT, signal.SIGTERM, *heard)
 
 
 class StopSignals:
-    """While entered, the first SIGINT, SIGTERM or SIGHUP is noted and told to ``tell``; a second one is noted no more.
+    """While entered, the first of them is noted and told to ``tell``; a second one is noted no more.
 
     ``number`` is the signal that came, 0 while none has. For the main thread only.
     """

@@ -262,9 +262,15 @@ class Journal:
         try:
             append_whole(log, content, 0)
             os.fsync(log)
-            temporary.replace(self._path)
+            if os.name == "nt":
+                os.close(log)
+                log = -1
+                log = self._move_while_closed(temporary)
+            else:
+                temporary.replace(self._path)
         except OSError:
-            os.close(log)
+            if log >= 0:
+                os.close(log)
             with suppress(OSError):
                 temporary.unlink()
             raise
@@ -273,6 +279,18 @@ class Journal:
         self._log, self._size, self._torn, self._unsafe = log, len(content), False, False
         self._synced_ns, self._due_ns = self._mono_ns(), None
         sync_folder(self._path.parent)
+
+    def _move_while_closed(self, temporary: Path) -> int:
+        """Windows renames no open file, nor one over it: let the old log go, and where that was in vain go on with it."""
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+        try:
+            temporary.replace(self._path)
+        except OSError:
+            self._log = open_for_append(self._path)
+            raise
+        return open_for_append(self._path)
 
     def _temporary(self) -> Path:
         return self._path.with_name(self._path.name + ".new")

@@ -19,6 +19,7 @@ KNOWN_FILES: Final = 5_000
 """Beyond it those that are no longer in the folder are forgotten, the oldest first; but not where the folder is empty: a
 mount may be away, and come back."""
 _SPARE_LINES: Final = 1_000
+_MODE: Final = 0o640
 
 
 class FileEntry(NamedTuple):
@@ -130,7 +131,7 @@ class FileList:
             self.open.append(entry)
 
     def _append(self, line: bytes, *, durable: bool) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
         try:
             before = os.fstat(descriptor).st_size
             if not before:
@@ -153,7 +154,8 @@ class FileList:
         entries = sorted({*self.known.values(), *self.open}, key=_end)
         settled = b"%d\n" % self.settled
         fresh = self._path.with_name(f".{self._path.name}.new")
-        with fresh.open("wb") as file:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 -- pathlib takes no descriptor
             file.write(b"".join([*(_line_of(one) for one in entries), settled]))
             file.flush()
             os.fsync(file.fileno())
