@@ -140,7 +140,7 @@ def _owns(package: Distribution, place: str) -> bool:
 
 
 def _python(package: Distribution, own: Mapping[str, str], stated: Mapping[str, str]) -> Part:
-    licence = package.metadata.get("License-Expression") or stated.get("licence")
+    licence = next(iter(package.metadata.get_all("License-Expression") or ()), None) or stated.get("licence")
     if not licence:
         raise UnaccountedError(
             f"{package.name}: found no SPDX licence in its metadata; expected one in {_TABLE.name} [packages]"
