@@ -128,3 +128,11 @@ def test_a_bootloader_s_library_path_is_put_back(monkeypatch: pytest.MonkeyPatch
     entry._put_back_library_path()
     assert entry.os.environ["LD_LIBRARY_PATH"] == "/mine"
     assert "LD_LIBRARY_PATH_ORIG" not in entry.os.environ
+
+
+def test_the_page_says_what_is_held(folders: ModuleType) -> None:
+    page = (ROOT / "docs/frozen.md").read_text("utf-8")
+    glibc, glibcxx = folders._text(folders.GLIBC_BASELINE), folders._text(folders.GLIBCXX_BASELINE)
+    assert f"| C library | glibc {glibc} |" in page
+    assert f"libstdc++ with GLIBCXX {glibcxx} " in page
+    assert f"reaches {folders.MAX_UNPACKED // 10**6} MB or the archive {folders.MAX_PACKED // 10**6} MB" in page
