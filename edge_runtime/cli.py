@@ -11,10 +11,11 @@ from typing import NoReturn
 
 from edge_runtime import __version__
 from edge_runtime.commands import COMMANDS, GROUPS, Command, Flag
-from edge_runtime.errors import EdgeRuntimeError, InternalError, UsageError
+from edge_runtime.errors import DeviceError, EdgeRuntimeError, InternalError, UsageError
 
 _PROGRAM = "edge-runtime"
 _HELP = "help"
+_AUTHOR = "edge_runtime.author"
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
 
@@ -124,7 +125,12 @@ def _call(words: list[str]) -> int:
 
 
 def _module(command: Command) -> str:
-    """A device has no onnx, and then needs no module that a workstation has."""
+    """A device has no onnx, and then needs no module that a workstation has; the frozen program has none of them at all."""
+    if command.handler.startswith(_AUTHOR) and find_spec(_AUTHOR) is None:
+        raise DeviceError(
+            subject=f"`{_PROGRAM} {command.name}`", found="the device's half of edge-runtime alone, as it is frozen",
+            expected="a workstation with the author's half", todo="install edge-runtime[cpu,author,signing] there with pip",
+        )  # fmt: skip
     return command.workstation if command.workstation and find_spec("onnx") else command.handler
 
 

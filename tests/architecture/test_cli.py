@@ -207,3 +207,15 @@ def test_entry_sets_the_environment_but_leaves_the_user_s(monkeypatch: pytest.Mo
     assert entry.main() == 3
     assert entry.os.environ["ORT_DISABLE_TELEMETRY"] == "1"
     assert entry.os.environ["OMP_NUM_THREADS"] == "4"
+
+
+@pytest.mark.parametrize("words", [["build", "contract.toml"], ["init", "model.onnx"], ["keygen", "--out", "a"]])
+def test_a_program_without_the_author_s_half_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda _: None)
+    assert cli.main(words) == DeviceError.exit_code
+    assert capsys.readouterr().err == (
+        f"edge-runtime: `edge-runtime {words[0]}`: found the device's half of edge-runtime alone, as it is frozen; expected"
+        " a workstation with the author's half; install edge-runtime[cpu,author,signing] there with pip\n"
+    )
