@@ -166,7 +166,7 @@ COMMANDS: Final = (
     ),
     Command(
         "bundle rollback",
-        "go back to the bundle that was confirmed, or from that to the one confirmed before",
+        "go back from a bundle on trial to the one that was confirmed",
         "edge-runtime bundle rollback --config /etc/edge-runtime/device.toml",
         _STORE,
         (Flag("ID", "whose, where the lines take several from the store", optional=True), _SERVED),

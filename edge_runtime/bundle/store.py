@@ -188,28 +188,25 @@ class Store:
         return True
 
     def put_back(self, identity: str, now: str) -> str:
-        """Undo the last activation or, where it was confirmed, go back to the one before; gives what serves then.
+        """Undo an activation that is still on trial; gives what serves then. Done twice, it is done once.
 
         Raises:
             BundleError: there is nothing to go back to.
 
         """
         with self._change() as state:
-            slot = state.bundles.get(identity)
-            if slot is None or slot.goes_back_to is None:
-                raise BundleError(
-                    subject=f"bundle store:{identity}", found="none to go back to", expected="one that was confirmed before",
-                    todo="stage and activate another one",
-                )  # fmt: skip
-            if slot.rolled_back is not None:
-                write_state(self.folder, state.with_slot(identity, slot.model_copy(update={"rolled_back": None})))
-                return slot.active
-            made = store_state.put_back(slot, now)
-            store_log.append(
-                self.folder, "rolled_back", now, id=identity, digest=made.active, before=slot.active, reason="by hand"
-            )
-            write_state(self.folder, state.with_slot(identity, made))
-        return made.active
+            slot = self._slot(state, identity)
+            if slot.trial is not None:
+                if slot.confirmed is None:
+                    raise BundleError(
+                        subject=f"bundle store:{identity}", found="none to go back to",
+                        expected="one that was confirmed before", todo="stage and activate another one",
+                    )  # fmt: skip
+                slot = self._fall_back(state, identity, slot, "by hand", now)
+            if slot.rolled_back is not None:  # who asked for it, or asks again, knows
+                slot = slot.model_copy(update={"rolled_back": None})
+                write_state(self.folder, self.state().with_slot(identity, slot))
+        return slot.active
 
     def collect(self, now: str, *, keep: int = KEPT_STAGED) -> list[str]:
         """Remove what nothing points to but the newest ``keep``, and what a killed command left; gives their digests."""

@@ -42,8 +42,7 @@ def append(folder: Path, event: str, now: str, **fields: Any) -> None:
     """
     path = folder / LOG_NAME
     try:
-        before = _last(folder)
-        number, link = (before.number + 1, before.hash) if before else (1, _FIRST)
+        number, link = _behind(folder)
         line = to_json({"n": number, "time": now, "event": event, **fields, "prev": link})
         if path.exists() and path.stat().st_size + len(line) >= MAX_BYTES:
             path.replace(folder / OLD_NAME)
@@ -102,17 +101,13 @@ def _joint(before: Event | None, event: Event, place: str, *, is_oldest: bool) -
 
 
 def _end(folder: Path, last: Event | None) -> Iterator[str]:
-    try:
-        head = from_json((folder / HEAD_NAME).read_bytes())
-        number, link = int(head["n"]), str(head["hash"])
-    except FileNotFoundError:
+    head = _head(folder)
+    if head is None:
         # A process that died between its first event and this file leaves one event and no head.
-        if last is not None and last.number > 1:
-            yield f"{HEAD_NAME} is missing, so nobody can tell whether lines were cut off at the end"
+        if (last is not None and last.number > 1) or (folder / HEAD_NAME).exists():
+            yield f"{HEAD_NAME} is missing, or not as it was written: nobody can tell whether lines were cut off at the end"
         return
-    except (OSError, ValueError, TypeError, KeyError):
-        yield f"{HEAD_NAME} is not as it was written"
-        return
+    number, link = head
     found = 0 if last is None else last.number
     if found < number:
         yield f"the log ends with number {found}, and {number} was written: {number - found} lines were cut off"
@@ -120,6 +115,23 @@ def _end(folder: Path, last: Event | None) -> Iterator[str]:
         yield f"number {number}, the last, is not as it was written"
     elif found > number + 1:  # one more is what a process that died before it wrote the head leaves
         yield f"the log ends with number {found}, and {number} was the last to be written"
+
+
+def _behind(folder: Path) -> tuple[int, str]:
+    """The number of the next event, and the hash that it bears: of what was written, not of what has become of it."""
+    last, head = _last(folder), _head(folder)
+    known = max((one for one in (last and (last.number, last.hash), head) if one), default=(0, _FIRST))
+    number, link = head if head is not None and head[0] == known[0] else known
+    return number + 1, link
+
+
+def _head(folder: Path) -> tuple[int, str] | None:
+    """Number and hash of what was written last; None where there is none that can be read."""
+    try:
+        head = from_json((folder / HEAD_NAME).read_bytes())
+        return int(head["n"]), str(head["hash"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _last(folder: Path) -> Event | None:

@@ -59,13 +59,6 @@ class Slot(BaseModel):
     rolled_back: RolledBack | None = None
 
     @property
-    def goes_back_to(self) -> str | None:
-        """What a roll-back by hand would have serve; None where there is nothing."""
-        if self.rolled_back is not None:
-            return self.active
-        return self.previous if self.trial is None else self.confirmed
-
-    @property
     def held(self) -> set[str]:
         """What must stay in the store."""
         return {one for one in (self.active, self.confirmed, self.previous) if one is not None}
@@ -140,14 +133,6 @@ def fallen_back(slot: Slot, reason: str, now: str) -> Slot:
     return slot.model_copy(
         update={"active": slot.confirmed, "serial": slot.serial + 1, "trial": None, "rolled_back": told}
     )
-
-
-def put_back(slot: Slot, now: str) -> Slot:
-    """What ``goes_back_to`` says, by hand: the trial is undone, or what was confirmed before counts as confirmed again."""
-    if slot.trial is not None:
-        return fallen_back(slot, "by hand", now).model_copy(update={"rolled_back": None})
-    update = {"active": slot.previous, "confirmed": slot.previous, "previous": None, "serial": slot.serial + 1}
-    return slot.model_copy(update=update)
 
 
 def in_trial(slot: Slot, change: Callable[[TrialState], dict[str, object]]) -> Slot:

@@ -138,13 +138,13 @@ class Exchange:
             self.begins_again = True
             return
         self.run_id = token_hex(4)
+        self._supply.takes_over(slot, self.run_id)  # first: no answer may have a run that the log does not know
         for lane, fitting in zip(lanes, fittings, strict=True):
             lane.switch(live, fitting, self.run_id)
         self.lives[slot] = live
         for lane in self._lanes:
             if lane not in lanes:
                 lane.rename_run(self.run_id)
-        self._supply.took_over(slot, self.run_id)
         self._judge_from_now(slot)
         self._say(f"store:{slot}: {live.model.digest[:12]} serves from now on, as run {self.run_id}")
 

@@ -61,9 +61,6 @@ def _activate(args: Namespace, loaded: LoadedConfig, store: Store) -> int:
 def _rollback(args: Namespace, loaded: LoadedConfig, store: Store) -> int:
     with store.command():
         identity = _chosen(args.id, loaded)
-        slot = store.state().bundles.get(identity)
-        if slot is not None and slot.goes_back_to not in (None, slot.active):
-            require_above_floor(manifest_at(store.path(slot.goes_back_to)), state_folder(loaded))
         digest = store.put_back(identity, now())
     _say(f"{identity}: {digest[:12]} serves from now on")
     return 0

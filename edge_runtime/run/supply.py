@@ -131,9 +131,11 @@ class Supply:
         if self._rising is not None:
             self._rising.join()
 
-    def took_over(self, slot: str, run_id: str) -> None:
-        """Note that the lines of a slot answer with another bundle from now on."""
-        self._note("switched", id=slot, digest=self.now[slot].digest, run=run_id)
+    def takes_over(self, slot: str, run_id: str) -> None:
+        """Note that the lines of ``slot`` answer with another bundle from now on, and all lines under another run."""
+        self._note(
+            "serving", run=run_id, slot=slot, bundles={one: supplied.digest for one, supplied in self.now.items()}
+        )
 
     def refused(self, arrival: Arrival, reason: str) -> None:
         """A bundle that arrived may not serve: back to the confirmed one, where it was on trial."""
