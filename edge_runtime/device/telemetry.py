@@ -1,7 +1,7 @@
 """What the machine tells of itself now: heat, throttling, clocks, power, GPU, from the kernel's files; it judges nothing.
 
-It needs no vendor's library and no right beyond reading: a file that is absent or odd is not known, never a failure. An
-NVIDIA card outside a Jetson tells these things through NVML only, and so tells nothing here.
+It needs no right beyond reading: a file that is absent or odd is not known, never a failure. An NVIDIA card outside a
+Jetson tells these things through NVML only, which is asked where this process uses the card, or somebody waits.
 Sources: the kernel's Documentation/ABI (sysfs-class-thermal, sysfs-class-hwmon, sysfs-devices-system-cpu, sysfs-class-devfreq)
 and admin-guide/pm, amdgpu's and xe's sysfs, Raspberry Pi's `get_throttled`.
 """
@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from edge_runtime.device.gpu import Gpu, gpus
 from edge_runtime.device.kernel_files import BUDGET_NS, KernelFiles, numbered
+from edge_runtime.device.nvml import Card, cards_in_use
 from edge_runtime.device.rails import Rail, rails
 
 UNDER_VOLTAGE: Final = 1
@@ -100,9 +101,13 @@ SILENT: Final = Telemetry()
 
 
 def read_telemetry(
-    root: Path = Path("/"), mono_ns: Callable[[], int] = time.monotonic_ns, *, budget_ns: int = BUDGET_NS
+    root: Path = Path("/"),
+    mono_ns: Callable[[], int] = time.monotonic_ns,
+    *,
+    budget_ns: int = BUDGET_NS,
+    cards: Callable[[], tuple[Card, ...]] = cards_in_use,
 ) -> Telemetry:
-    """Read what the kernel tells under ``root``, what matters most first, within ``budget_ns``."""
+    """Read what the kernel tells under ``root``, what matters most first, within ``budget_ns``; then ask NVIDIA's ``cards``."""
     files = KernelFiles(root, mono_ns, budget_ns=budget_ns)
     zones = list(_zones(files))
     sensors = [(f"sys/class/hwmon/{one}", files.text(f"sys/class/hwmon/{one}/name") or one)
@@ -112,16 +117,38 @@ def read_telemetry(
     # The thermal core shows its zones a second time as hwmon, with _ for -.
     again = {zone.sensor.replace("-", "_") for zone in zones}
     zones += [one for path, name in sensors if name not in again | _DISKS for one in _inputs(files, path, name)]
+    asked = cards()
+    zones += [
+        Temperature(one.name, one.celsius, one.hot_celsius, one.critical_celsius)
+        for one in asked
+        if one.celsius is not None
+    ]
     return Telemetry(
         temperatures=tuple(_named_apart(zones)),
         firmware=firmware,
         throttle_events=events,
         is_under_voltage=under_voltage,
         cooling=tuple(_cooling(files)),
-        rails=tuple(one for path, name in sensors for one in rails(files, path, name)),
-        gpus=tuple(gpus(files)),
+        rails=(
+            *(one for path, name in sensors for one in rails(files, path, name)),
+            *(Rail(one.name, one.watts) for one in asked if one.watts is not None),
+        ),
+        gpus=(*gpus(files), *map(_gpu, asked)),
         clocks=tuple(_clocks(files)),
         is_cut=files.is_cut,
+    )
+
+
+def _gpu(card: Card) -> Gpu:
+    used = None if card.memory_total is None or card.memory_free is None else card.memory_total - card.memory_free
+    return Gpu(
+        card.name,
+        card.load_percent,
+        card.mhz,
+        card.most_mhz,
+        None if used is None else used >> 20,
+        None if card.memory_total is None else card.memory_total >> 20,
+        card.is_throttled,
     )
 
 

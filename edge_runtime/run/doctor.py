@@ -10,6 +10,7 @@ from typing import Final
 
 from edge_runtime import __version__
 from edge_runtime.device.data import data_folder
+from edge_runtime.device.nvml import cards
 from edge_runtime.device.probe import Machine, probe
 from edge_runtime.device.profiles import load_profile
 from edge_runtime.device.telemetry import SILENT, Telemetry, read_telemetry
@@ -31,7 +32,7 @@ _ANY_ONNXRUNTIME: Final = "pip install 'edge-runtime[cpu]' (gpu, openvino), or t
 
 def main(args: Namespace) -> int:
     """Print every finding, as text or with ``args.json`` as JSON; 1 where any of them is a failure."""
-    machine, telemetry = probe(), read_telemetry(budget_ns=machine_findings.BUDGET_NS)
+    machine, telemetry = probe(), read_telemetry(budget_ns=machine_findings.BUDGET_NS, cards=cards)
     found = examine(machine, Path(args.config) if args.config else None, telemetry)
     print(_json(machine, telemetry, found) if args.json else "\n".join(_text(found)))  # noqa: T201 -- the command's output
     return 1 if any(finding.status == "fail" for finding in found) else 0

@@ -9,7 +9,7 @@ from edge_runtime.run.strain import Kind, Strain, strains
 
 BUDGET_NS: Final = 1_000_000_000
 """What a person waits for at most; a serving process does not give its sensors so long."""
-_NVML: Final = "an NVIDIA card outside a Jetson tells through NVML alone, which is not read"
+_NVML: Final = "nor does an NVIDIA card tell anything through NVML, its driver's library"
 
 
 def look(told: Telemetry) -> list[Finding]:

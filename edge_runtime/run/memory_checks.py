@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge_runtime.bundle.verify import VerifiedBundle
+from edge_runtime.device.nvml import cards, only
 from edge_runtime.device.probe import FreeMemory, Machine, free_memory
 from edge_runtime.errors import DeviceError
 from edge_runtime.run.checks import NotChecked
@@ -21,6 +22,7 @@ from edge_runtime.spec.variant import Variant
 if TYPE_CHECKING:
     from edge_runtime.run.boot import Setting
 
+_NVIDIA: Final = (CUDA, TENSORRT, TENSORRT_RTX)
 _MB_PER_MIB: Final = 2**20 / 1e6
 # Measured, onnxruntime 1.32, models of 1 to 200 MB: 10 MB for a process's first session, and twice the file while it is
 # made (once as it was parsed, once as it will be used). Any provider but the CPU takes more, so this is the least.
@@ -56,6 +58,7 @@ def headroom(
     stated = f"of the {found.needs.memory_mb:g} MB it states this process has {min(has, found.needs.memory_mb):.0f}"
     why = stated if more > least else f"the least for a model of {len(bundle.files[variant.model]) / 1e6:.3g} MB"
     machine = setting.machine
+    on_gpu = _on_gpu(choice, machine, least)
     now = FreeMemory(machine.memory_available_mb, machine.memory_left_mb)
     rooms = [*_rooms(now), *_by_profile(setting.profile, has)]
     if not rooms:
@@ -66,7 +69,7 @@ def headroom(
             subject="memory this bundle still needs", found=f"{more:.0f} MB ({why})",
             expected=f"at most {room.mb:.0f} MB, {room.where}", todo=room.todo,
         )  # fmt: skip
-    return True, f"{more:.0f} MB still needed ({why}){_on_gpu(choice, machine)}", f"{room.mb:.0f} MB, {room.where}"
+    return True, f"{more:.0f} MB still needed ({why}){on_gpu}", f"{room.mb:.0f} MB, {room.where}"
 
 
 def memory(found: Manifest, *, inject: bool) -> tuple[bool, str, str]:
@@ -154,12 +157,29 @@ def _by_profile(profile: DeviceProfile, has: float) -> Iterator[_Room]:
         )  # fmt: skip
 
 
-def _on_gpu(choice: ProviderChoice, machine: Machine) -> str:
-    """What is known of a GPU's own memory, in words: nothing, unless it is the machine's."""
+def _on_gpu(choice: ProviderChoice, machine: Machine, least: float) -> str:
+    """What is known of a GPU's own memory, in words: nothing, unless it is the machine's or its driver tells.
+
+    Raises:
+        DeviceError: less is free on the card than the model takes at the least.
+
+    """
     asked = choice.device or choice.options.get("device_type", "")
-    on_gpu = "GPU" in asked or choice.name in (CUDA, TENSORRT, TENSORRT_RTX, WEBGPU)
-    if not on_gpu:
+    if "GPU" not in asked and choice.name not in (*_NVIDIA, WEBGPU):
         return ""
     if "Jetson" in (machine.device_tree_model or ""):
         return "; the GPU's memory is this RAM"
-    return "; the GPU's own memory is not checked: no file of the kernel tells what is free"
+    if choice.name not in _NVIDIA:
+        return "; the GPU's own memory is not checked: no file of the kernel tells what is free"
+    found = cards()
+    card = only(found)
+    if card is None or card.memory_free is None:
+        why = f"of {len(found)} cards CUDA may number another first" if len(found) > 1 else "NVML does not tell it"
+        return f"; the GPU's own memory is not checked: {why}"
+    free = card.memory_free / 1e6
+    if least > free:
+        raise DeviceError(
+            subject=f"memory of {card.name}", found=f"{free:.0f} MB free",
+            expected=f"{least:.0f} MB or more, the least for this model", todo="see in nvidia-smi what else uses the card",
+        )  # fmt: skip
+    return f"; {free:.0f} MB free on {card.name}"

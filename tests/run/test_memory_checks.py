@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from edge_runtime.device.nvml import Card
 from edge_runtime.device.probe import FreeMemory, Machine, probe
 from edge_runtime.engine import session as engine
+from edge_runtime.errors import DeviceError
 from edge_runtime.run import memory_checks
 from edge_runtime.run.boot import Setting, boot
 from edge_runtime.run.setting import make_setting
@@ -131,7 +133,7 @@ def test_a_system_that_tells_nothing_is_tried_and_that_is_said(setting: Setting)
     ("name", "options", "model", "words"),
     [
         ("CPUExecutionProvider", {}, None, ""),
-        ("CUDAExecutionProvider", {}, None, "; the GPU's own memory is not checked: no file of the kernel"),
+        ("CUDAExecutionProvider", {}, None, "; the GPU's own memory is not checked: NVML does not"),
         ("TensorrtExecutionProvider", {}, "NVIDIA Jetson Orin Nano", "; the GPU's memory is this RAM"),
         ("OpenVINOExecutionProvider", {"device_type": "GPU"}, None, "; the GPU's own memory is not checked"),
         ("OpenVINOExecutionProvider", {"device_type": "CPU"}, None, ""),
@@ -141,8 +143,21 @@ def test_a_gpu_s_memory_is_told_or_said_not_to_be(
     setting: Setting, name: str, options: dict[str, str], model: str | None, words: str
 ) -> None:
     choice = ProviderChoice(name=name, options=options)
-    told = memory_checks._on_gpu(choice, replace(setting.machine, device_tree_model=model))
+    told = memory_checks._on_gpu(choice, replace(setting.machine, device_tree_model=model), 25.0)
     assert told.startswith(words) if words else told == ""
+
+
+def test_a_card_with_too_little_memory_stops_the_boot(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Card("nvidia0 NVIDIA RTX A2000", memory_free=24_000_000)]
+    monkeypatch.setattr(memory_checks, "cards", lambda: tuple(found))
+    choice = ProviderChoice(name="CUDAExecutionProvider")
+    with pytest.raises(
+        DeviceError, match="memory of nvidia0 NVIDIA RTX A2000: found 24 MB free; expected 25 MB or more"
+    ):
+        memory_checks._on_gpu(choice, setting.machine, 25.0)
+    assert memory_checks._on_gpu(choice, setting.machine, 24.0) == "; 24 MB free on nvidia0 NVIDIA RTX A2000"
+    found *= 2
+    assert "of 2 cards CUDA may number another first" in memory_checks._on_gpu(choice, setting.machine, 25.0)
 
 
 @pytest.mark.parametrize("memory_mb", [None, 64], ids=["no limit", "within the limit"])
