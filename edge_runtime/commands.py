@@ -61,6 +61,8 @@ _PASSWORD_FILE: Final = Flag(
 )
 _JSON: Final = Flag("--json", "print JSON instead of text")
 
+_STORE: Final = "edge_runtime.run.store_command"
+
 COMMANDS: Final = (
     Command(
         "demo",
@@ -142,10 +144,63 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        "bundle stage",
+        "verify a bundle and test it in a process of its own, then bring it into the store; it does not serve yet",
+        "edge-runtime bundle stage frost-2.tar --config /etc/edge-runtime/device.toml",
+        _STORE,
+        (Flag("PATH", "the new bundle: a folder or a .tar of it"), _SERVED),
+    ),
+    Command(
+        "bundle activate",
+        "let a staged bundle serve from now on, on trial; a running service takes it over without losing a sample",
+        "edge-runtime bundle activate 58a012e9dee0 --config /etc/edge-runtime/device.toml",
+        _STORE,
+        (Flag("DIGEST", "what `bundle stage` printed, or the first 8 digits of it or more"), _SERVED),
+    ),
+    Command(
         "bundle confirm",
-        "boot the bundles of a device file and, if all pass, refuse older ones from now on",
+        "boot the bundles of a device file and, if all pass and none is still on trial, refuse older ones from now on",
         "edge-runtime bundle confirm --config /etc/edge-runtime/device.toml",
         "edge_runtime.run.confirm",
+        (_SERVED,),
+    ),
+    Command(
+        "bundle rollback",
+        "go back from a bundle on trial to the one that was confirmed",
+        "edge-runtime bundle rollback --config /etc/edge-runtime/device.toml",
+        _STORE,
+        (Flag("ID", "whose, where the lines take several from the store", optional=True), _SERVED),
+    ),
+    Command(
+        "bundle list",
+        "list the bundles in the store",
+        "edge-runtime bundle list --config /etc/edge-runtime/device.toml",
+        _STORE,
+        (_SERVED, _JSON),
+    ),
+    Command(
+        "bundle status",
+        "say which bundles of the store serve, are confirmed, on trial or were rolled back, and why",
+        "edge-runtime bundle status --config /etc/edge-runtime/device.toml",
+        _STORE,
+        (_SERVED, _JSON),
+    ),
+    Command(
+        "bundle log",
+        "print what was done with the bundles of this device",
+        "edge-runtime bundle log --verify --config /etc/edge-runtime/device.toml",
+        _STORE,
+        (
+            Flag("--verify", "instead, look whether a line was cut off, changed or taken out; 1 where one was"),
+            _SERVED,
+            _JSON,
+        ),
+    ),
+    Command(
+        "bundle gc",
+        "remove staged bundles that nothing points to, and what killed commands have left",
+        "edge-runtime bundle gc --config /etc/edge-runtime/device.toml",
+        _STORE,
         (_SERVED,),
     ),
     Command(

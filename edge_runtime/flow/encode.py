@@ -21,7 +21,7 @@ ALWAYS = ("time", "stream", "seq", "id", "flags", "run")
 SOMETIMES = ("stuck", "age_s", "carry")
 """Keys that stand in an answer only where it has them; under a map they are null then."""
 
-_flag_list = cache(flag_names)  # 262144 sets of bits at most, and few of them ever come
+_flag_list = cache(flag_names)  # 524288 sets of bits at most, and few of them ever come
 
 
 def make_encoder(sink: Sink, run_id: str, outputs: Sequence[Output], carry: Sequence[str] = ()) -> Encode:

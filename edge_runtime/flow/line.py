@@ -16,7 +16,16 @@ from edge_runtime.flow.postprocess import Postprocess, Unusable
 from edge_runtime.flow.preprocess import may_be_not_finite, trained_stay_within
 from edge_runtime.flow.window import Row, Stream, WindowRule
 from edge_runtime.spec.reading import LATEST_NS, Damaged, Pack, Reading, Rejection
-from edge_runtime.spec.result import CLIPPED, CLOCK_UNSYNCED, EXTRAPOLATING, RESTARTED, STUCK, THROTTLED, Answer
+from edge_runtime.spec.result import (
+    CLIPPED,
+    CLOCK_UNSYNCED,
+    EXTRAPOLATING,
+    FALLBACK_BUNDLE,
+    RESTARTED,
+    STUCK,
+    THROTTLED,
+    Answer,
+)
 
 if TYPE_CHECKING:
     from edge_runtime.flow.capture import Choose
@@ -115,7 +124,7 @@ class Line:
         self._counts_arrival = when_bad_time == "arrival"
         self._age_limit_ns = _EVER_NS if max_age_ns is None else max_age_ns
         self._max_age_ns = self._max_ahead_ns = _EVER_NS
-        self._clock_flag = self._machine_flag = 0
+        self._clock_flag = self._machine_flag = self._bundle_flag = 0
         self.ledger = Ledger()
         self.framing = framing
         self._decoder = decoder if join is None else join.decoder("")
@@ -162,6 +171,10 @@ class Line:
     def judge_by_machine(self, *, throttled: bool) -> None:
         """Say whether heat or want of power slow this machine down: answers are as good as ever, and flagged."""
         self._machine_flag = THROTTLED if throttled else 0
+
+    def judge_by_bundle(self, *, is_fallback: bool) -> None:
+        """Say whether the bundle is one that serves in place of another, which was refused: every answer is flagged."""
+        self._bundle_flag = FALLBACK_BUNDLE if is_fallback else 0
 
     def feed(self, data: bytes, arrival_ns: int, mono_ns: int | None = None, stream: str = "", topic: str = "") -> None:
         """Take bytes as they came; ``arrival_ns`` (Unix) is the event time of frames that carry none themselves.
@@ -345,6 +358,28 @@ class Line:
             stream.begin_anew(self._post.fresh)
             self._touched[name] = stream
 
+    def take_over(self, former: "Line", *, is_same_contract: bool) -> None:
+        """Go on where a line with another bundle has ended, whose due windows have all been answered.
+
+        The counts and the columns go on. So do the samples in windows and the held values under the same contract; under
+        another they begin anew. What came of the former model, states and hysteresis, begins anew in any case.
+        """
+        saved = former.saved()
+        self.restore(saved if is_same_contract else {**saved, "streams": {}, "held": {}}, ())
+        self.distrust()
+
+    def restore_of_other(
+        self, saved: Mapping[str, Any] | None, changes: Sequence[Mapping[str, Any]], *, is_same_contract: bool
+    ) -> None:
+        """As ``restore``, of what a line with another bundle left; what begins anew is as with ``take_over``."""
+        if is_same_contract:
+            self.restore(saved, changes)
+            self.distrust()
+            return
+        whole = [*([] if saved is None else [saved]), *changes]
+        columns = next((one["columns"] for one in reversed(whole) if "columns" in one), None)
+        self.restore({"ledger": whole[-1]["ledger"], "columns": columns, "streams": {}}, ())
+
     def take_changes(self) -> dict[str, Any]:
         """What changed since the last call, as JSON can hold it: the samples, the streams' answers so far, the ledger."""
         changes: dict[str, Any] = {"ledger": self.ledger.as_dict()}
@@ -440,6 +475,7 @@ class Line:
         self._windows[len(self._due)] = stream.window()
         stuck = stream.stuck()
         flags = stream.flags() | (STUCK if stuck else 0) | self._clock_flag | self._machine_flag
+        flags |= self._bundle_flag
         self._due.append(_Due(stream, name, time_ns, flags, stuck, reading.carry, mono_ns, raw))
 
     def _is_waiting(self, stream: Stream) -> bool:

@@ -210,7 +210,7 @@ def main(args: Namespace) -> int:
 
 
 def _binding(loaded: LoadedConfig, line: LineConfig) -> DryBinding:
-    path = loaded.resolve(line.bundle)
+    path = loaded.bundle(line)
     manifest = manifest_of(verify(read_files(path), str(path)))
     binding = DryBinding(line, manifest, loaded.folder)
     _say(f"line {line.name}, bundle {manifest.id} {manifest.version}")

@@ -68,7 +68,7 @@ class Setting:
 
     ``trust`` says by whom bundles must be signed, ``floors`` holds the least security_version by bundle id,
     ``last_passes`` each one's environment at its last pass. ``telemetry`` asks the machine how it stands now; ``state`` is
-    the device's folder, where it has one.
+    the device's folder, where it has one. ``digest`` and ``identity`` are what a bundle of the store is known by.
     """
 
     machine: Machine
@@ -81,6 +81,8 @@ class Setting:
     last_passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     state: Path | None = None
     telemetry: Callable[[], Telemetry] = read_telemetry
+    digest: str | None = None
+    identity: str | None = None
 
 
 def boot(path: Path, setting: Setting, *, inject: str | None = None) -> Booted:
@@ -188,11 +190,11 @@ class _Trial:
         setting = self._setting
         self.bundle["path"] = str(path)
         self._check("hash_known_answer", checks.hash_known_answer)
-        bundle = self._check("files", checks.files, path)
+        bundle = self._check("files", partial(checks.files, digest=setting.digest), path)
         if bundle is not None:
             self.bundle["digest"] = bundle.digest
         bundle = self._trusted(bundle)
-        manifest = self._check("manifest", checks.manifest, bundle)
+        manifest = self._check("manifest", partial(checks.manifest, identity=setting.identity), bundle)
         if manifest is not None:
             self.bundle |= {
                 "id": manifest.id, "version": manifest.version, "security_version": manifest.security_version,

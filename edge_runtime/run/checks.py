@@ -78,13 +78,18 @@ def hash_known_answer(*, inject: bool) -> tuple[bool, str, str]:
     return True, "right", "the published digest"
 
 
-def files(path: Path, *, inject: bool) -> tuple[VerifiedBundle, str, str]:
-    """Every byte of the bundle is what SHA256SUMS says, and nothing else is there."""
+def files(path: Path, *, digest: str | None = None, inject: bool) -> tuple[VerifiedBundle, str, str]:
+    """Every byte of the bundle is what SHA256SUMS says, and nothing else is there; in a store it is of the digest asked for."""
     content = dict(read_files(path))
     if inject:
         name = max((one for one in content if one != SIGNATURE_NAME), key=lambda one: len(content[one]))
         content[name] = content[name][:-1] + bytes([content[name][-1] ^ 1])
     bundle = verify(content, str(path))
+    if digest is not None and bundle.digest != digest:
+        raise BundleError(
+            subject=f"bundle {path}", found=f"another one, of digest {bundle.digest[:12]}", expected=f"{digest[:12]}",
+            todo="stage it again: what stands in the store was changed",
+        )  # fmt: skip
     size = sum(len(data) for data in bundle.files.values())
     return bundle, f"{len(bundle.files)} files, {size} bytes, digest {bundle.digest[:12]}", "SHA256SUMS"
 
@@ -100,12 +105,17 @@ def signature(bundle: VerifiedBundle, trust: Trust, *, inject: bool) -> tuple[Si
     return found, f"signed by {shown(found.key)}, key {found.hint[:12]}", "a trusted key, over every file"
 
 
-def manifest(bundle: VerifiedBundle, *, inject: bool) -> tuple[Manifest, str, str]:
-    """The manifest says only what this release understands, and names only files that are there."""
+def manifest(bundle: VerifiedBundle, *, identity: str | None = None, inject: bool) -> tuple[Manifest, str, str]:
+    """The manifest says only what this release understands, names only files that are there, and has the id asked for."""
     data = bundle.files.get("manifest.json", b"")
     if inject:
         data = data.replace(b'"must_understand"', b'"must_understood"', 1).replace(b'"schema"', b'"scheme"', 1)
     found = parse(data)
+    if identity is not None and found.id != identity:
+        raise BundleError(
+            subject="manifest.json, id", found=found.id, expected=f"{identity}, which the line takes from the store",
+            todo="activate the bundle under its own id",
+        )  # fmt: skip
     try:
         if found.preprocess_onnx is None:
             make_preprocess(found)

@@ -15,7 +15,7 @@ from edge_runtime.errors import ConfigurationError
 from edge_runtime.spec.toml_text import MAX_TOML_BYTES, parse_toml, validate
 
 if TYPE_CHECKING:
-    from edge_runtime.spec.device_config import DeviceConfig
+    from edge_runtime.spec.device_config import DeviceConfig, LineConfig
     from edge_runtime.spec.drop_in import Origins
 
 _TODO: Final = "see docs/device_toml.md"
@@ -47,6 +47,24 @@ class LoadedConfig:
     def resolve(self, path: str | Path) -> Path:
         """Return a path of the file as an absolute one."""
         return self.folder / path
+
+    def bundle(self, line: "LineConfig") -> Path:
+        """Where a line's bundle is: the path that it names, or the active one of the store.
+
+        Raises:
+            ConfigurationError: the store cannot be read.
+            TemporaryError: nothing of that id is active yet.
+
+        """
+        if line.slot is None:
+            return self.resolve(line.bundle)
+        from edge_runtime.run.store import active_path  # noqa: PLC0415 -- for those who have one
+
+        return active_path(self, line.slot)
+
+    def bundle_place(self, line: "LineConfig") -> Path | None:
+        """The path that a line names; None for a bundle of the store, which lies where others come to lie."""
+        return self.resolve(line.bundle) if line.slot is None else None
 
 
 def load_config(path: Path) -> LoadedConfig:
@@ -148,8 +166,8 @@ def state_folder(
     """
     folder = _chosen_state(loaded, environment, system)
     for line in loaded.config.line:
-        bundle = loaded.resolve(line.bundle)
-        if folder.resolve().is_relative_to(bundle.resolve()):
+        bundle = loaded.bundle_place(line)
+        if bundle is not None and folder.resolve().is_relative_to(bundle.resolve()):
             raise ConfigurationError(
                 subject=f"{loaded.path}, state_dir",
                 found=f"{folder}, inside the bundle of line {line.name}",
@@ -157,6 +175,11 @@ def state_folder(
                 todo="name another folder with state_dir",
             )
     return folder
+
+
+def slots_of(loaded: LoadedConfig) -> list[str]:
+    """The ids that the lines of a device file take from the store, each once, in their order."""
+    return list(dict.fromkeys(line.slot for line in loaded.config.line if line.slot is not None))
 
 
 def status_folders(state: Path, environment: Mapping[str, str] = os.environ, system: Path = _RUN) -> list[Path]:
@@ -198,7 +221,7 @@ def main(args: Namespace) -> int:
         "drop_ins": list(loaded.drop_ins),
         "digest": loaded.digest,
         "state_dir": str(state_folder(loaded)),
-        "bundles": {line.name: str(loaded.resolve(line.bundle)) for line in loaded.config.line},
+        "bundles": {line.name: str(loaded.bundle_place(line) or line.bundle) for line in loaded.config.line},
         "config": masked(loaded.config.model_dump(mode="json", by_alias=True)),
     }
     print(json.dumps(shown, indent=2, ensure_ascii=False))  # noqa: T201 -- the command's output

@@ -77,7 +77,7 @@ def main(_args: Namespace) -> int:
 
 def _demo(state: Path, signals: StopSignals) -> int:
     loaded, cases = _prepare(state)
-    bundle = loaded.resolve(loaded.config.line[0].bundle).resolve()
+    bundle = loaded.bundle(loaded.config.line[0]).resolve()
     _say("a weather station in US units on a simulated serial port; no answer before the self-test has passed")
     booted = boot(bundle, make_line_setting(loaded, bundle))
     _say(line_of(booted.report))

@@ -172,8 +172,8 @@ def storage(loaded: LoadedConfig) -> Finding:
 def bundle(loaded: LoadedConfig, line: LineConfig) -> tuple[Finding, Manifest | None]:
     """Verify a line's bundle byte for byte and read its manifest; its numbers are selftest's matter."""
     subject = f"bundle of line {line.name}"
-    path = loaded.resolve(line.bundle)
     try:
+        path = loaded.bundle(line)
         verified = verify(read_files(path), str(path))
         manifest = parse(verified.files.get("manifest.json", b""))
     except EdgeRuntimeError as error:

@@ -3,25 +3,18 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from edge_runtime.device.probe import clock_synchronised
 from edge_runtime.errors import DeviceError
-from edge_runtime.flow.contract import Contract
-from edge_runtime.flow.decode import make_decoder
-from edge_runtime.flow.decoder import Decoder
-from edge_runtime.flow.encode import make_encoder
 from edge_runtime.flow.framing import MessageFramer, make_framing
 from edge_runtime.flow.gathering import gather_ns
 from edge_runtime.flow.ledger import Ledger
-from edge_runtime.flow.line import Line, max_streams
+from edge_runtime.flow.line import Line
 from edge_runtime.flow.printable import printable_share
-from edge_runtime.flow.publish import make_suppress
-from edge_runtime.flow.window import WindowRule
 from edge_runtime.links.mqtt_port import MqttLink
-from edge_runtime.run.file_channels import file_channels
+from edge_runtime.run.fitting import Fitting, encoders, fit
 from edge_runtime.run.live import Live
 from edge_runtime.run.outbox import Entry, Outbox
 from edge_runtime.run.redelivery import KnownMessages, Owed
@@ -32,13 +25,12 @@ from edge_runtime.sources import make_source
 from edge_runtime.sources.port import Chunk, Source, Wake
 from edge_runtime.spec.device_config import LineConfig
 from edge_runtime.spec.framing import BINARY_KINDS
-from edge_runtime.spec.payload import Decode, SparkplugDecode
 from edge_runtime.spec.reading import Rejection
 from edge_runtime.status.health import BundleIdentity, JournalHealth, LedgerHealth, LineHealth, timestamp
 
 if TYPE_CHECKING:
+    from edge_runtime.flow.framing import Framer
     from edge_runtime.run.boot import ReadyModel
-    from edge_runtime.run.rebirths import Rebirths
     from edge_runtime.sinks.capture_ring import CaptureRing
     from edge_runtime.sinks.sparkplug_node import EdgeNode
     from edge_runtime.sources.trace import Trace
@@ -89,8 +81,8 @@ class Lane:
     ) -> None:
         self.name = config.name
         self.first_refusals: dict[str, Rejection] = {}
-        self._ready = ready
-        self._live = ready if isinstance(ready, Live) else None
+        self._config, self._folder, self._state, self._run_id = config, folder, state, run_id
+        self._link = link
         self._wall_ns, self._mono_ns = wall_ns, mono_ns
         self._clock_synchronised = clock_synchronised
         manifest = ready.model.manifest
@@ -105,39 +97,21 @@ class Lane:
             gather_ns=gather_ns(manifest, timed_by_arrival=config.decode.time is None),
         )
         self._ages = self.source.live and not event_time
-        channels = manifest.channels
-        bound = {channel.name: config.channels[channel.name] for channel in channels}
-        contract, files = Contract(channels, bound), file_channels(channels, bound, folder)
-        decoder = make_decoder(config.decode, bound, files)
-        self._rebirths = _rebirths(config.decode, decoder, link, wall_ns=wall_ns, mono_ns=mono_ns)
-        join = None
-        if config.joins:
-            from edge_runtime.flow.join import Join  # noqa: PLC0415 -- for those whose messages do not bring all channels
-
-            join = Join(config.decode, bound, contract, max_streams=max_streams(WindowRule(manifest)), files=files)
-        self._capture = _capture(config.capture, config.name, ready, state=state, run_id=run_id, mono_ns=mono_ns)
-        self.line = Line(
-            name=config.name,
-            model=ready.model,
-            contract=contract,
-            framing=MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
+        self._fitting = fit(config, manifest, folder=folder, link=link, wall_ns=wall_ns, mono_ns=mono_ns)
+        self._encoders = encoders(config, self._fitting, run_id)
+        self._capture: CaptureRing | None = None
+        framing = (
+            MessageFramer(config.framing.max_bytes, is_text=not config.takes_bytes)
             if config.takes_messages
-            else make_framing(config.framing, config.decode.encoding),
-            decoder=decoder if join is None else None,
-            join=join,
-            when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
-            max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
-            choose=None if self._capture is None else self._capture.choose,
+            else make_framing(config.framing, config.decode.encoding)
         )
+        self._put_on(ready, framing)
         self._sinks = tuple(
             make_sink(
                 spec, folder, mono_ns=mono_ns, link=link, node=node, line=config.name, outputs=manifest.outputs
             )
             for spec in config.sink
         )  # fmt: skip
-        self._encoders = [make_encoder(spec, run_id, manifest.outputs, config.decode.carry) for spec in config.sink]
-        self._make_suppress = partial(make_suppress, config.publish, manifest.outputs)
-        self._suppress = self._make_suppress()
         self._outbox = Outbox(self._sinks)
         self._outbox_bytes = config.journal.max_bytes
         self._dead = DeadLetters(
@@ -153,8 +127,6 @@ class Lane:
         self._position = 0
         self._last_answer_ns: int | None = None
         self._fresh_until_ns = 0
-        window = manifest.window
-        self._fresh_ns = round((window.period_s if window and window.period_s else 60.0) * 3e9)
         self._offset_ns = wall_ns() - mono_ns()
         self._brings_time = config.decode.time is not None
         self._judge_by_clock()
@@ -163,20 +135,88 @@ class Lane:
         self._seen_text = 1.0
         self._is_binary, self._is_port = config.framing.kind in BINARY_KINDS, config.source.kind == "serial"
         self._is_joining = self._finished = self._stopped = False
-        # Without a window, a state and hysteresis a restart costs nothing but counts, so the disk is written once a
-        # second at most, and at once only for answers that do not leave. A source that resumes needs its place exactly;
-        # one that redelivers needs the time that a sample got on arrival, or it would be another sample the next time.
-        self._is_stateless = (
-            self._journal is not None and self.source.live and not self.source.resumable
-            and (window is None or window.length == 1) and not manifest.state
-            and not any(output.flags for output in manifest.outputs)
-            and not any(one.when_absent == "last" for one in bound.values())
-            and (config.decode.time is not None or not self.source.redelivers)
-        )  # fmt: skip
         self._known, self._owed = KnownMessages(), Owed()
         self._flowed_ns = 0
         self._proven, self._is_given_up = 0, False
         self._unkept, self._kept_samples, self._kept_gone, self._kept_added = False, 0, 0, 0
+        self._is_signed = False
+
+    def fitted(self, ready: "ReadyModel | Live") -> Fitting:
+        """What it would take to answer with this model; changes nothing. Raises ConfigurationError where that cannot be."""
+        fitting = fit(
+            self._config, ready.model.manifest, folder=self._folder, link=self._link, wall_ns=self._wall_ns,
+            mono_ns=self._mono_ns, former=self._fitting,
+        )  # fmt: skip
+        encoders(self._config, fitting, self._run_id)  # what they refuse is refused before anything is changed
+        self._made_capture(ready)
+        return fitting
+
+    def _made_capture(self, ready: "ReadyModel | Live") -> "CaptureRing | None":
+        return _capture(
+            self._config.capture, self.name, ready, state=self._state, run_id=self._run_id, mono_ns=self._mono_ns
+        )
+
+    def _put_on(self, ready: "ReadyModel | Live", framing: "Framer") -> None:
+        """Answer with ``ready`` from now on, by ``_fitting`` and ``_run_id``."""
+        config, fitting = self._config, self._fitting
+        self._ready = ready
+        self._live = ready if isinstance(ready, Live) else None
+        self._make_suppress, self._suppress = fitting.make_suppress, fitting.make_suppress()
+        self._fresh_ns, self._rebirths = fitting.fresh_ns, fitting.rebirths
+        self._capture = self._made_capture(ready)
+        self.line = Line(
+            name=config.name,
+            model=ready.model,
+            contract=fitting.contract,
+            framing=framing,
+            decoder=fitting.decoder if fitting.join is None else None,
+            join=fitting.join,
+            when_bad_time="refuse" if config.decode.time is None else config.decode.time.when_bad,
+            max_age_ns=None if config.max_age_s is None else round(config.max_age_s * 1e9),
+            choose=None if self._capture is None else self._capture.choose,
+        )
+
+    def switch(self, ready: "Live", fitting: Fitting, run_id: str) -> None:
+        """Answer with another model from the next sample on; between two turns, when all that came is answered.
+
+        No door is closed, so that no sample and no part of a frame is lost; answers that wait go out as they are. What the
+        streams hold goes on as ``Line.take_over`` says. ``fitting`` is what ``fitted`` gave.
+        """
+        former, key = self.line, self._fitting.key
+        if self._capture is not None:
+            self._capture.close()
+        self._fitting, self._run_id = fitting, run_id
+        self._encoders = encoders(self._config, fitting, run_id)
+        self._put_on(ready, former.framing)  # type: ignore[arg-type] # a lane's line always has one
+        self.line.take_over(former, is_same_contract=fitting.key == key)
+        self._judge_by_clock()
+        self._is_given_up, self._proven = False, self._outbox.added
+        if self._journal is not None:
+            self._compact(self._journal)
+
+    def may_switch(self, fitting: Fitting) -> bool:
+        """Whether it can be done with the doors open: hosts that were told what the answers look like are told at a start."""
+        told = any(one.kind == "sparkplug" or (one.kind == "mqtt" and one.home_assistant) for one in self._config.sink)
+        return not told or list(fitting.outputs) == list(self._fitting.outputs)
+
+    def rename_run(self, run_id: str) -> None:
+        """Name another run in the answers from now on: one of another line's bundles has changed."""
+        self._run_id = run_id
+        self._encoders = encoders(self._config, self._fitting, run_id)
+
+    @property
+    def _is_stateless(self) -> bool:
+        """Whether a restart costs nothing but counts, so that the disk is written once a second at most.
+
+        So it is without a window, a state and hysteresis, and at once only for answers that do not leave. A source that
+        resumes needs its place exactly; one that redelivers needs the time that a sample got on arrival, or it would be
+        another sample the next time.
+        """
+        return (
+            self._fitting.is_memoryless and self._journal is not None
+            and self.source.live and not self.source.resumable
+            and (self._brings_time or not self.source.redelivers)
+        )  # fmt: skip
 
     def start(self, wake: Wake) -> None:
         """Take over what the journal kept, then open the source where that left off."""
@@ -493,6 +533,9 @@ class Lane:
         self._unkept, self._kept_samples = False, self.line.ledger.received
         self._note_outbox()
         record = self.line.take_changes() | self._outbox.take_changes() | self._place()
+        if not self._is_signed:
+            record |= self._made_by()
+            self._is_signed = True
         if self._journal is None or self._stale:
             return  # without a journal they must not pile up; after a hole only a snapshot is worth writing
         try:
@@ -569,15 +612,29 @@ class Lane:
         }
 
     def _saved(self) -> dict[str, Any]:
-        return {"line": self.line.saved()} | self._outbox.saved() | self._place() | self._known.saved()
+        self._is_signed = True
+        return (
+            {"line": self.line.saved()} | self._made_by() | self._outbox.saved() | self._place() | self._known.saved()
+        )
+
+    def _made_by(self) -> dict[str, Any]:
+        """Whose the streams are, where another bundle may come to read them: of which, and what their samples mean."""
+        return {} if self._config.slot is None else {"bundle": [self._ready.model.digest, self._fitting.key]}
 
     def _restore(self, records: Sequence[Mapping[str, Any]]) -> None:
         if not records:
             return
         snapshot: Mapping[str, Any] | None = records[0].get("snapshot")
         changes = list(records if snapshot is None else records[1:])
-        self.line.restore(None if snapshot is None else snapshot["line"], changes)
+        line = None if snapshot is None else snapshot["line"]
         whole = changes if snapshot is None else [snapshot, *changes]
+        made_by = next((one["bundle"] for one in whole if "bundle" in one), None)
+        is_of_other = False
+        if self._config.slot is not None and made_by is not None and made_by[0] != self._ready.model.digest:
+            is_of_other = True
+            self.line.restore_of_other(line, changes, is_same_contract=made_by[1] == self._fitting.key)
+        else:
+            self.line.restore(line, changes)
         last = whole[-1]
         if self.source.resumable:
             self._position = last["position"]
@@ -590,12 +647,18 @@ class Lane:
         if orphans:
             self.line.ledger.answers_dropped["sink_removed"] += orphans
         self._note_outbox()
+        if is_of_other and self._journal is not None:
+            # Nothing may follow on what the former bundle wrote, until it is written anew as this one's.
+            self._stale = "the journal is another bundle's"
+            self._compact(self._journal)
 
     def _open_journal(self, config: LineConfig, state: Path) -> Journal | None:
         enabled = config.journal.enabled
         if enabled == "off" or (enabled == "auto" and not self.source.live):
             return None
-        identity = hashlib.sha256(self._ready.model.digest.encode())
+        # A bundle of the store may be replaced, and answers that wait go out all the same: its digest stands in the records.
+        digest = self._ready.model.digest if config.slot is None else config.bundle
+        identity = hashlib.sha256(digest.encode())
         identity.update(config.model_dump_json(include={"name", "source", "framing", "decode", "channels"}).encode())
         return Journal.open(
             state / f"{config.name}.journal",
@@ -648,21 +711,6 @@ def _capture(
     return open_capture(
         config, line=name, state=state, manifest=model.manifest, digest=model.digest, run_id=run_id, mono_ns=mono_ns
     )
-
-
-def _rebirths(
-    decode: Decode,
-    decoder: Decoder,
-    link: MqttLink | None,
-    *,
-    wall_ns: Callable[[], int],
-    mono_ns: Callable[[], int],
-) -> "Rebirths | None":
-    if not isinstance(decode, SparkplugDecode):
-        return None
-    from edge_runtime.run.rebirths import Rebirths  # noqa: PLC0415 -- for who has such nodes
-
-    return Rebirths(decoder, link if decode.rebirth == "ask" else None, wall_ns=wall_ns, mono_ns=mono_ns)
 
 
 def _most_first(stream: tuple[str, Mapping[str, int]]) -> int:

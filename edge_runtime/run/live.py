@@ -1,5 +1,7 @@
 """The session that serves: it proves itself again on a schedule, is made anew once where it fails, and then given up."""
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +50,9 @@ class Live:
         self._rebuilt = ""
         self._next = 0
         self._standstill = Standstill()
+        self.slow_s = math.inf
+        """What an answer may take before it counts as slow; it is measured where this is set, as while it is on trial."""
+        self.calls = self.slow_calls = 0
         self.is_lost = False
         """Whether it was given up: nothing that it made may go out any more."""
         model = ready.model
@@ -140,11 +145,16 @@ class Live:
         return Quarantined(why, report)
 
     def _infer(self, feeds: Mapping[str, NDArray[Any]], /) -> Mapping[str, NDArray[Any]]:
+        begun_s = time.perf_counter()
         try:
             outputs = self._ready.model.infer(feeds)
         except DeviceError as error:
             self.rebuild(str(error))
             outputs = self._ready.model.infer(feeds)
+        self.calls += 1
+        # Of a batch each answer is as late as the call takes, but a full one takes its time for all of them.
+        if time.perf_counter() - begun_s > self.slow_s * _rows(feeds):
+            self.slow_calls += 1
         self._standstill.take(feeds, outputs)
         return outputs
 
@@ -163,6 +173,10 @@ class Live:
                 todo="restart, so that the bundle that is there now is tested",
             )  # fmt: skip
         return prepare(feeds)
+
+
+def _rows(feeds: Mapping[str, NDArray[Any]]) -> int:
+    return max((len(tensor) for tensor in feeds.values() if tensor.ndim), default=1)
 
 
 def _of(stored: Goldens, rows: NDArray[np.int64]) -> Goldens:

@@ -54,7 +54,7 @@ def main(args: Namespace) -> int:
     line = _into(with_topics(chosen, loaded.config.broker), None if args.out is None else Path(args.out))
     line, source = _from(line, Path(args.file), "max" if args.speed is None else args.speed)
     with StopSignals() as signals, ExitStack() as opened:
-        bundle = loaded.resolve(line.bundle)
+        bundle = loaded.bundle(line)
         booted = boot(bundle, make_line_setting(loaded, bundle))
         _say(line_of(booted.report))
         if booted.ready is None:

@@ -81,8 +81,10 @@ def plan(args: Namespace) -> tuple[LoadedConfig | None, list[Trial]]:
             _tell(f"no --bundle, no --config and no {_DEVICE_FILE} here: testing the demonstration bundle {bundle}\n\n")
         return None, [Trial(bundle, make_setting(args.profile), ())]
     loaded = load_config(config)
-    named = [loaded.resolve(line.bundle) for line in loaded.config.line]
-    bundles = [Path(args.bundle)] if args.bundle else list({path.resolve(): path for path in named}.values())
+    if args.bundle:
+        bundles = [Path(args.bundle)]
+    else:
+        bundles = list({path.resolve(): path for path in map(loaded.bundle, loaded.config.line)}.values())
     if args.bundle and not lines_of(loaded, bundles[0]):
         _tell(f"no line of {config} names {args.bundle}: its units are checked, no line's binding to it is\n\n")
     trials = [

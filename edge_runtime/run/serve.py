@@ -38,8 +38,11 @@ from edge_runtime.status.notify import ServiceNotice
 if TYPE_CHECKING:
     from edge_runtime.links.mqtt_port import MqttLink
     from edge_runtime.run.discovery import Discovery
+    from edge_runtime.run.exchange import Exchange
+    from edge_runtime.run.supply import Supply
     from edge_runtime.sinks.sparkplug_node import EdgeNode
     from edge_runtime.sources.trace import Trace
+    from edge_runtime.spec.device_config import LineConfig
 
 
 SUSPECT_NS: Final = 10_000_000_000
@@ -56,14 +59,25 @@ def main(args: Namespace) -> int:
             refuse_absent(loaded.resolve(line.source.path))
     state = state_folder(loaded)
     _make_folder(state)
-    service = Service(loaded, state, open_trace(args.trace, loaded.config.line))
-    return service.run(exit_on_refusal=args.exit_on_refusal)
+    for line in loaded.config.line:
+        loaded.bundle(line)  # a store without it is said before anything is begun
+    trace, stop = open_trace(args.trace, loaded.config.line), threading.Event()
+    while True:
+        service = Service(loaded, state, trace, stop)
+        code = service.run(exit_on_refusal=args.exit_on_refusal)
+        if not service.begins_again:
+            return code
 
 
 class Service:
-    """One process serving one device file: boots, then serves, or stays up in ERROR and says why."""
+    """One process serving one device file: boots, then serves, or stays up in ERROR and says why.
 
-    def __init__(self, loaded: LoadedConfig, state: Path, trace: "Trace | None" = None) -> None:
+    ``begins_again``: it has ended so that another one serves in its place, with what the store names now.
+    """
+
+    def __init__(
+        self, loaded: LoadedConfig, state: Path, trace: "Trace | None" = None, stop: threading.Event | None = None
+    ) -> None:
         self._loaded = loaded
         self._state = state
         self._trace = trace
@@ -72,12 +86,15 @@ class Service:
         self._run_id = token_hex(4)
         self._notice = ServiceNotice.of_this_process()
         self._lanes: tuple[Lane, ...] = ()
-        self._stop = threading.Event()
+        self._stop = threading.Event() if stop is None else stop
+        self.begins_again = False
         self._loop: Loop | None = None
         self._link: MqttLink | None = None
         self._node: EdgeNode | None = None
         self._tests: tuple[SelftestHealth, ...] = ()
         self._lives: tuple[Live, ...] = ()
+        self._supply: Supply | None = None
+        self._exchange: Exchange | None = None
         self._probe_ns = self._suspect_ns = 0
         self._unusable = 0
         self._announced: tuple[object, ...] = ()
@@ -101,9 +118,13 @@ class Service:
             return self._stay_in_error(*_refusal(refused), exit_on_refusal=exit_on_refusal)
         try:
             self._serve(models)
+            if self._exchange is not None:
+                self._exchange.stop()
             self._part("it was stopped")
         except Quarantined as lost:
             _say(str(lost))
+            if self._exchange is not None and self._exchange.gave_up(lost):
+                return self._begin_again(str(lost))
             return self._stay_in_error(str(lost), lost.exit_code, exit_on_refusal=exit_on_refusal)
         except EdgeRuntimeError as error:
             self._part(str(error))
@@ -116,9 +137,15 @@ class Service:
         self._write("OPERATIONAL", self._reason(), ready=False, stopped=True)
         return self._code()
 
+    def _begin_again(self, reason: str) -> int:
+        """End so that another service takes this one's place in the process."""
+        self._part(reason)
+        self.begins_again = True
+        return 0
+
     def _code(self) -> int:
         """65 where every source has ended and a line took nothing of what came: whoever began them looks at the code."""
-        if self._stop.is_set() or not all(line.ends for line in self._loaded.config.line):
+        if self._stop.is_set() or self.begins_again or not all(line.ends for line in self._loaded.config.line):
             return 0
         empty = [(lane.name, why) for lane in self._lanes if (why := nothing_taken(lane))]
         for name, why in empty:
@@ -126,37 +153,53 @@ class Service:
         return NOTHING_TAKEN if empty else 0
 
     def _boot(self) -> tuple[list[Report], dict[str, ReadyModel]]:
-        """Boot each bundle once for all the lines that it serves."""
+        """Boot each bundle once for all the lines that it serves; the models by what ``_name`` calls them."""
         reports: list[Report] = []
         models: dict[str, ReadyModel] = {}
-        config = self._loaded.config
-        for path in dict.fromkeys(self._loaded.resolve(line.bundle) for line in config.line):
-            lines = [line for line in config.line if self._loaded.resolve(line.bundle) == path]
-            setting = make_line_setting(self._loaded, path)
-            booted: Booted = boot(path, setting)
-            self._profile = setting.profile.name
+        for name, line in {self._name(line): line for line in self._loaded.config.line}.items():
+            booted = self._boot_again(name) if line.slot is None else self._supplied().boot(line.slot)
+            self._profile = str(booted.report.facts.get("profile", self._profile))
             reports.append(booted.report)
             _say(line_of(booted.report))
             if booted.ready is not None:
                 # It only serves to tell a later failure what has changed since: no reason not to answer.
                 with suppress(DeviceError, TemporaryError):
                     remember_pass(self._state, booted.report)
-                models |= {line.name: booted.ready for line in lines}
+                models[name] = booted.ready
         return reports, models
 
-    def _boot_again(self, path: Path) -> Booted:
+    def _name(self, line: "LineConfig") -> str:
+        """What a line serves: the path of a bundle, or ``store:ID``."""
+        return str(self._loaded.resolve(line.bundle)) if line.slot is None else line.bundle
+
+    def _boot_again(self, name: str) -> Booted:
+        path = Path(name)
         return boot(path, make_line_setting(self._loaded, path))
 
+    def _supplied(self) -> "Supply":
+        if self._supply is None:
+            from edge_runtime.run.supply import Supply  # noqa: PLC0415 -- for those who have a store
+
+            self._supply = Supply(self._loaded, _say)
+        return self._supply
+
+    def _live(self, slot: str, ready: ReadyModel) -> Live:
+        return Live(ready, partial(self._supplied().boot_again, slot), _say)
+
     def _serve(self, models: dict[str, ReadyModel]) -> None:
-        paths = {line.name: self._loaded.resolve(line.bundle) for line in self._loaded.config.line}
-        lives = {
-            paths[name]: Live(ready, partial(self._boot_again, paths[name]), _say) for name, ready in models.items()
-        }
+        lives = {}
+        for line in self._loaded.config.line:
+            name = self._name(line)
+            if name not in lives:
+                again = partial(self._boot_again, name)
+                lives[name] = (
+                    Live(models[name], again, _say) if line.slot is None else self._live(line.slot, models[name])
+                )
         self._lives = tuple(lives.values())
         self._lanes = tuple(
             Lane(
                 with_topics(line, self._loaded.config.broker),
-                lives[paths[line.name]],
+                lives[self._name(line)],
                 folder=self._loaded.folder,
                 state=self._state,
                 run_id=self._run_id,
@@ -169,6 +212,7 @@ class Service:
             for line in self._loaded.config.line
         )
         self._discovery = self._make_discovery(models)
+        self._exchange = self._make_exchange(lives)
         self._look_at_machine()
         self._warn_of_namesake()
         self._write("OPERATIONAL", self._reason(), ready=True)
@@ -196,13 +240,36 @@ class Service:
         if found := find_namesake(self._loaded, self._state):
             _say(f"WARNING: {found}; {TODO}")
 
+    def _make_exchange(self, lives: dict[str, Live]) -> "Exchange | None":
+        if self._supply is None:
+            return None
+        from edge_runtime.run.exchange import Exchange  # noqa: PLC0415 -- for those who have a store
+
+        slots = {line.slot: lives[self._name(line)] for line in self._loaded.config.line if line.slot is not None}
+        return Exchange(
+            self._supply, self._loaded.config.store.trial, self._lanes, slots, run_id=self._run_id,
+            make_live=self._live, say=_say,
+        )  # fmt: skip
+
+    def _follow(self, exchange: "Exchange") -> None:
+        """What serves may be another bundle by now, or is to be another one that takes a new start."""
+        exchange.tick()
+        self._run_id = exchange.run_id
+        slots = set(exchange.lives.values())
+        self._lives = tuple(
+            dict.fromkeys([*(live for live in self._lives if any(x.serves(live) for x in self._lanes)), *slots])
+        )
+        if exchange.begins_again and self._loop is not None:
+            self.begins_again = True
+            self._loop.stop()
+
     def _make_discovery(self, models: dict[str, ReadyModel]) -> "Discovery | None":
         config, link = self._loaded.config, self._link
         if config.broker is None or link is None:
             return None
         from edge_runtime.run.discovery import Discovery, is_wanted  # noqa: PLC0415 -- for those who have a broker
 
-        lines = [(with_topics(line, config.broker), models[line.name].model.manifest) for line in config.line]
+        lines = [(with_topics(line, config.broker), models[self._name(line)].model.manifest) for line in config.line]
         if not is_wanted([line for line, _ in lines], self._state):
             return None
         device = device_name(config.broker)
@@ -247,6 +314,8 @@ class Service:
 
     def _every_tick(self) -> None:
         self._prove()
+        if self._exchange is not None:
+            self._follow(self._exchange)
         self._look_at_machine()
         self._tell_first_refusals()
         self._notice.watchdog()
@@ -291,18 +360,26 @@ class Service:
             except DeviceError as failure:  # as one in a line: it has given no wrong answer, so that none is withdrawn
                 _say(f"golden probe: {failure}")
                 self._write("QUARANTINED", str(failure), ready=False)
-                live.rebuild(str(failure))
+                if not self._replaced(live, str(failure)):
+                    live.rebuild(str(failure))
                 continue
             if why:
                 withdrawn = sum(lane.distrust(why) for lane in lanes)
                 _say(f"{why}; publishing stops, {withdrawn} answers that were not confirmed are withdrawn")
                 self._write("QUARANTINED", why, ready=False)
+                if self._replaced(live, why):
+                    continue
                 live.rebuild(why)
             for lane in lanes:
                 lane.trust()
 
+    def _replaced(self, live: Live, why: str) -> bool:
+        """Whether what failed was on trial, and the confirmed bundle serves in its place."""
+        return self._exchange is not None and self._exchange.replace(live, why)
+
     def _reason(self) -> str:
-        troubles = [f"a session was made anew: {live.rebuilt}" for live in self._lives if live.rebuilt]
+        troubles = self._exchange.words if self._exchange is not None else []
+        troubles += [f"a session was made anew: {live.rebuilt}" for live in self._lives if live.rebuilt]
         troubles += [f"line {lane.name}: {trouble}" for lane in self._lanes if (trouble := lane.trouble)]
         troubles += [self._machine.trouble] if self._machine.trouble else []
         if self._link is not None and self._link.trouble:

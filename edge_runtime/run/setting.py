@@ -1,6 +1,6 @@
 """What a boot runs against, gathered: this machine, its profile, a bundle's lines, whom it trusts, what it remembers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,34 +33,53 @@ def make_setting(
     return Setting(machine, found, __version__, bindings=bindings or {})
 
 
-def make_line_setting(loaded: LoadedConfig, bundle: Path, profile: str | None = None) -> Setting:
+def make_line_setting(
+    loaded: LoadedConfig,
+    bundle: Path,
+    profile: str | None = None,
+    *,
+    lines: "Sequence[LineConfig] | None" = None,
+    digest: str | None = None,
+    identity: str | None = None,
+) -> Setting:
     """The setting of a boot of ``bundle`` under a device file, with every line that names it and what the state says.
 
-    ``profile`` goes before the file's own.
+    ``profile`` goes before the file's own. ``lines`` are those that it is for, where that is known already; ``digest`` and
+    ``identity`` what it has to be, where it stands in the store.
 
     Raises:
         ConfigurationError: the profile, the trusted keys, the state folder, or a memory in it that cannot be read.
         DeviceError: the program's own files are missing.
 
     """
+    if digest is None and any(line.slot is not None for line in loaded.config.line):
+        from edge_runtime.run.store import store_of  # noqa: PLC0415 -- for those who have one
+
+        digest = store_of(loaded).digest_of(bundle)
     machine = probe()
     found = load_profile(profile or _profile_of(loaded), machine, [data_folder("device_profiles")])
     state = state_folder(loaded)
     memory = read_memory(state)
     return Setting(
         machine, found, __version__,
-        bindings={line.name: line.channels for line in lines_of(loaded, bundle)},
+        bindings={line.name: line.channels for line in (lines_of(loaded, bundle) if lines is None else lines)},
         config_digest=loaded.digest,
         trust=read_trust(loaded),
         floors=memory.floors,
         last_passes=memory.last_passes,
         state=state,
+        digest=digest,
+        identity=identity,
     )  # fmt: skip
 
 
 def lines_of(loaded: LoadedConfig, bundle: Path) -> "list[LineConfig]":
-    """The lines of a device file that name this bundle, however they spell its path."""
-    return [line for line in loaded.config.line if loaded.resolve(line.bundle).resolve() == bundle.resolve()]
+    """The lines of a device file that name this bundle, however they spell its path, or take its id from the store."""
+    if all(line.slot is None for line in loaded.config.line):
+        return [line for line in loaded.config.line if loaded.resolve(line.bundle).resolve() == bundle.resolve()]
+    from edge_runtime.run.store import lines_for  # noqa: PLC0415 -- for those who have one
+
+    return lines_for(loaded, bundle)
 
 
 def _profile_of(loaded: LoadedConfig) -> str | None:

@@ -36,9 +36,12 @@ def read_trust(loaded: "LoadedConfig") -> Trust:
     signature = loaded.config.signature
     if signature.keys is None or signature.policy == "off":
         return Trust(signature.policy)
+    from edge_runtime.run.store import store_folder  # noqa: PLC0415 -- for those who have keys
+
     folder = loaded.resolve(signature.keys)
     for line in loaded.config.line:
-        if folder.resolve().is_relative_to(loaded.resolve(line.bundle).resolve()):
+        bundle = loaded.bundle_place(line) or store_folder(loaded)
+        if folder.resolve().is_relative_to(bundle.resolve()):
             raise ConfigurationError(
                 subject=f"{loaded.path}, signature.keys", found=f"{folder}, inside the bundle of line {line.name}",
                 expected="a folder of this device: a bundle must not bring the keys that it is judged by",

@@ -25,6 +25,7 @@ from edge_runtime.spec.modbus import reads_of
 from edge_runtime.spec.payload import CsvDecode, Decode, ModbusDecode, SenmlDecode, SparkplugDecode
 from edge_runtime.spec.sink import MqttTopic, Publish, Sink, SparkplugDevice
 from edge_runtime.spec.source import ENDING, FolderSource, MqttSource, SerialSource, Source, StandardInput
+from edge_runtime.spec.store import PREFIX, SLOT, StoreConfig
 from edge_runtime.spec.topic import matches
 from edge_runtime.spec.units import VOCABULARIES, UnitUnknown, resolve, spellings
 from edge_runtime.spec.variables import Variables
@@ -79,7 +80,7 @@ class LineConfig(BaseModel):
         description="The line's own name, in reports and in the state folder: lower case, digits, - and _."
     )
     bundle: Annotated[str, Field(min_length=1)] = Field(
-        description="The bundle, a folder or a .tar of it, from device.toml's folder on."
+        description="The bundle, a folder or a .tar of it, from device.toml's folder on; or store:ID, the active one of it."
     )
     source: Source = Field(description='Where the bytes come from, such as source = { kind = "stdin" }.')
     framing: Framing = Field(default=LinesFraming(), description="Where one frame ends and the next begins.")
@@ -103,6 +104,13 @@ class LineConfig(BaseModel):
     capture: CaptureConfig | None = Field(
         default=None, description="Samples kept as they came, for the next bundle to be held against; absent: none."
     )
+
+    @field_validator("bundle")
+    @classmethod
+    def _id_of_the_store(cls, value: str) -> str:
+        if value.startswith(PREFIX) and not re.fullmatch(SLOT, value):
+            raise ValueError('"store:" without the id of a bundle behind it; edge-runtime inspect tells a bundle\'s')
+        return value
 
     @field_validator("channels")
     @classmethod
@@ -298,6 +306,11 @@ class LineConfig(BaseModel):
         return self
 
     @property
+    def slot(self) -> str | None:
+        """The id of the store's bundles that it serves; None where it names one by its path."""
+        return self.bundle.removeprefix(PREFIX) if self.bundle.startswith(PREFIX) else None
+
+    @property
     def _is_of_one(self) -> bool:
         """Whether a line of Sparkplug can only ever have one stream: one node's one device, or the node itself."""
         if not isinstance(self.decode, SparkplugDecode) or not isinstance(self.source, MqttSource):
@@ -377,6 +390,9 @@ class DeviceConfig(BaseModel):
     signature: SignatureConfig = Field(default=SignatureConfig(), description="Who may have made the bundles.")
     probe_s: Annotated[FiniteFloat, Field(ge=1, le=86_400)] = Field(
         default=60.0, description="Seconds between two golden probes of each model while it serves."
+    )
+    store: StoreConfig = Field(
+        default=StoreConfig(), description="The store of bundles that can be replaced in service."
     )
     broker: BrokerConfig | None = Field(default=None, description="The MQTT broker of sources and sinks.")
     line: Annotated[tuple[LineConfig, ...], Field(min_length=1)] = Field(description="At least one [[line]].")

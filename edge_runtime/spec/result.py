@@ -21,6 +21,7 @@ SHIFTED = 16384
 DRIFTED = 32768
 CONSTANT = 65536
 THROTTLED = 131072
+FALLBACK_BUNDLE = 262144
 FLAG_NAMES = {
     CONVERTED: "converted",
     EXTRAPOLATING: "extrapolating",
@@ -40,6 +41,7 @@ FLAG_NAMES = {
     DRIFTED: "drifted",
     CONSTANT: "constant",
     THROTTLED: "throttled",
+    FALLBACK_BUNDLE: "fallback_bundle",
 }
 
 

@@ -85,7 +85,7 @@ MISTAKES = {
         ("schema =", "zzz = 1\nschema ="),
         (
             "device.toml, zzz: found an unknown key; expected one of schema, profile, state_dir, variables, signature,"
-            f" probe_s, broker, line; {SEE}"
+            f" probe_s, store, broker, line; {SEE}"
         ),
     ),
     "unknown key in a channel": (

@@ -110,7 +110,7 @@ def test_a_doubt_about_what_is_no_port_speaks_of_no_baud_rate(lane: Lane) -> Non
 
 def test_each_line_s_trouble_is_in_the_reason() -> None:
     service: Any = object.__new__(Service)
-    service._link = service._node = None
+    service._link = service._node = service._exchange = None
     service._lives = ()
     service._machine = SimpleNamespace(trouble="")
     told = (("a", ""), ("b", "x"), ("c", "y"))

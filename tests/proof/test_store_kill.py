@@ -1,0 +1,254 @@
+"""Bundles activated and rolled back under a device that serves, both killed with -9 at random: it always serves, and all.
+
+Two lines read files of a folder, one without memory and one with a window of 24 and hysteresis. Each bundle has a twin
+that answers the same under another digest. Afterwards every sample has its answer once, under a run that the log knows.
+"""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS, call, environment, ledgers, lines, program
+from tests.rig.bundles import write_with_manifest
+
+PATIENCE_S = 120.0
+WARM_UP = 23
+_DEVICE = """\
+schema = "edge-runtime/device/1"
+state_dir = "state"
+store = {{ trial = {{ seconds = 86400, starts = 3 }} }}
+
+[[line]]
+name = "dewpoint"
+bundle = "store:dewpoint"
+source = {{ kind = "folder", path = "dewpoint", settle_s = 0, poll_s = 0.1, after = "delete" }}
+decode = {{ format = "json", time = {{ field = "time", format = "unix_s" }} }}
+sink = [{{ kind = "jsonl", path = "dewpoint.jsonl" }}]
+[line.channels]
+air_temperature = {{ field = "t", unit = "Cel" }}
+relative_humidity = {{ field = "rh", unit = "%" }}
+station_pressure = {{ field = "p", unit = "hPa" }}
+
+[[line]]
+name = "frost"
+bundle = "store:frost"
+source = {{ kind = "folder", path = "frost", settle_s = 0, poll_s = 0.1, after = "delete" }}
+decode = {{ format = "csv", columns = [{columns}], time = {{ field = "time", format = "iso8601" }} }}
+sink = [{{ kind = "jsonl", path = "frost.jsonl" }}]
+[line.channels]
+{channels}
+"""
+
+
+class Device:
+    """The device in ``folder``: its service, its commander and what it is fed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.fed: dict[str, int] = {"dewpoint": 0, "frost": 0}
+        self.kills: Counter[str] = Counter()
+        channels = "\n".join(
+            f'{name} = {{ field = "{one}", unit = "{US_UNITS[name]}" }}' for name, one in COLUMNS.items()
+        )
+        columns = ", ".join(f'"{one}"' for one in lines()[0])
+        (folder / "device.toml").write_text(_DEVICE.format(columns=columns, channels=channels))
+        self._rows = lines()[1:]
+        self._errors = (folder / "errors").open("ab")
+        self.digests = {name: self._staged(name, path) for name, path in (("dewpoint", DEWPOINT), ("frost", FROST))}
+        for name in self.fed:
+            (folder / name).mkdir()
+            self.bundle("activate", self.digests[name][0])
+        _skip_trial(folder)
+        self.bundle("confirm")
+        self.service = self._start()
+        self.commander = self._command()
+
+    def _staged(self, name: str, path: Path) -> list[str]:
+        twin = write_with_manifest(path, self._folder / f"{name}.twin", lambda raw: raw.update(version="9.0.0"))
+        return [self.bundle("stage", str(one)) for one in (path, twin)]
+
+    def bundle(self, *words: str) -> str:
+        done = call(self._folder, "bundle", *words, "--config", "device.toml")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = program("run", "--exit-on-refusal", "--config", "device.toml")
+        return subprocess.Popen(command, cwd=self._folder, env=environment(self._folder), stderr=self._errors)
+
+    def _command(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("store_commander.py"))], cwd=self._folder,
+            env=environment(self._folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+        )  # fmt: skip
+
+    def feed(self, count: int) -> None:
+        """Write so many samples to each line, as a program does that renames what is whole."""
+        for name in self.fed:
+            first = self.fed[name]
+            made = [self._sample(name, first + at) for at in range(count)]
+            self.fed[name] += count
+            there = self._folder / name
+            (there / ".new").write_text("".join(made))
+            (there / ".new").rename(there / f"{first:09d}.txt")
+
+    def _sample(self, name: str, number: int) -> str:
+        at = datetime.fromisoformat("2025-01-28T00:00:00+00:00") + timedelta(hours=number)
+        if name == "dewpoint":
+            return json.dumps({"time": at.timestamp(), "t": 10 + number % 15, "rh": 40 + number % 50, "p": 1000}) + "\n"
+        return ",".join([at.strftime("%Y-%m-%dT%H:%M:%SZ"), *self._rows[number % len(self._rows)][1:]]) + "\n"
+
+    def order(self, word: str, kill_after_s: float | None) -> None:
+        """Have one command done, or its process killed on the way."""
+        assert self.commander.stdin
+        assert self.commander.stdout
+        self.commander.stdin.write(word.encode() + b"\n")
+        self.commander.stdin.flush()
+        if kill_after_s is not None:
+            time.sleep(kill_after_s)
+            self.commander.kill()
+            self.commander.communicate()
+            self.commander = self._command()
+            self.kills["commander"] += 1
+            return
+        answer = self.commander.stdout.readline()
+        # 75: the store is being changed by the service at this moment, or a killed commander has not gone yet.
+        assert answer in (b"done 0\n", b"done 75\n"), (word, answer, (self._folder / "errors").read_text()[-2000:])
+
+    def kill_service(self) -> None:
+        self.service.kill()
+        self.service.wait()
+        self.kills["service"] += 1
+        self.require_whole()
+        self.service = self._start()
+
+    def follows(self, name: str) -> None:
+        """Wait until the service serves what the pointer names; then feed it, so that this bundle answers."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self._serving(name) != self._state()[name]["active"]:
+            assert self.service.poll() is None, (self._folder / "errors").read_text()[-3000:]
+            assert time.monotonic() < deadline_s, "stuck: " + (self._folder / "errors").read_text()[-3000:]
+            time.sleep(0.1)
+        self.feed(1)
+
+    def _serving(self, name: str) -> str | None:
+        newest = list(_runs(self._folder).values())[-1:]
+        return newest[0].get(name) if newest else None
+
+    def _state(self) -> dict:
+        return json.loads((self._folder / "state/store/store.json").read_bytes())["bundles"]
+
+    def require_whole(self) -> None:
+        """The pointer says something, and what it names is there: a device that starts now has a bundle."""
+        for name, slot in self._state().items():
+            assert slot["confirmed"] == self.digests[name][0]
+            for digest in {slot["active"], slot["confirmed"]}:
+                assert (self._folder / "state/store/bundles" / digest / "SHA256SUMS").is_file()
+
+    def answered(self, name: str) -> list[dict]:
+        path = self._folder / f"{name}.jsonl"
+        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    def settle(self) -> None:
+        """Wait until every sample was taken, then stop in order."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while any(list((self._folder / name).glob("*.txt")) for name in self.fed):
+            assert self.service.poll() is None, (self._folder / "errors").read_text()[-3000:]
+            assert time.monotonic() < deadline_s, "stuck: " + (self._folder / "errors").read_text()[-3000:]
+            time.sleep(0.1)
+        self.service.send_signal(signal.SIGTERM)
+        assert self.service.wait(PATIENCE_S) == 0
+
+    def close(self) -> None:
+        for process in (self.service, self.commander):
+            process.kill()
+            process.communicate()
+        self._errors.close()
+
+
+def _skip_trial(folder: Path) -> None:
+    """As if the first bundles had passed theirs: they are what all the others fall back to."""
+    path = folder / "state/store/store.json"
+    path.write_text(path.read_text().replace('"running"', '"passed"'))
+    (folder / "state").mkdir(exist_ok=True)
+
+
+def _orders(device: Device, chance: random.Random) -> Iterator[str]:
+    """The twin and back, now by its name and now by a roll-back; never what would have no effect twice running."""
+    while True:
+        for name in ("dewpoint", "frost"):
+            yield f"activate {device.digests[name][1]}"
+            yield f"rollback {name}" if chance.random() < 0.5 else f"activate {device.digests[name][0]}"
+
+
+def _kill(folder: Path, orders: int, seed: int) -> Device:
+    chance = random.Random(seed)
+    device = Device(folder)
+    try:
+        for _, word in zip(range(orders), _orders(device, chance), strict=False):
+            device.feed(chance.randint(1, 3))
+            device.order(word, chance.uniform(0, 0.08) if chance.random() < 0.15 else None)
+            device.require_whole()
+            if chance.random() < 0.3:
+                device.follows(chance.choice(list(device.fed)))
+            time.sleep(chance.choice((0, 0.05, 0.3, 1.0)))
+            if chance.random() < 0.12:
+                device.kill_service()
+        device.feed(1)
+        device.settle()
+        _check(device, folder)
+    finally:
+        device.close()
+    return device
+
+
+def _check(device: Device, folder: Path) -> None:
+    verified = call(folder, "bundle", "log", "--verify", "--config", "device.toml")
+    assert verified.returncode == 0, verified.stderr
+    runs = _runs(folder)
+    for name, warm_up in (("dewpoint", 0), ("frost", WARM_UP)):
+        rows = device.answered(name)
+        times = [row["time"] for row in rows]
+        assert len(times) == len(set(times)) == device.fed[name] - warm_up, f"{name}: lost, or answered twice"
+        made_by = {runs[row["run"]][name] for row in rows if row["run"] in runs}
+        assert made_by == set(device.digests[name]), "both bundles have answered"
+        assert all(row["run"] in runs for row in rows)
+    for line in ledgers(folder).values():
+        assert line["adds_up"]
+        assert not line["counts"]["answers"]["dropped"]
+    assert "Traceback" not in (folder / "errors").read_text()
+
+
+def _runs(folder: Path) -> dict[str, dict[str, str]]:
+    """By run, which bundle answered under each id, as the log says; of long logs the newest two files."""
+    found = {}
+    for name in ("log.1.jsonl", "log.jsonl"):
+        path = folder / "state/store" / name
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            event = json.loads(line)
+            if event["event"] == "serving":
+                found[event["run"]] = event["bundles"]
+    return found
+
+
+def test_nothing_is_lost_and_nothing_stuck_by_kills_at_random(tmp_path: Path) -> None:
+    device = _kill(tmp_path, 30, seed=1)
+    print(device.kills)
+
+
+@pytest.mark.long
+def test_nothing_is_lost_and_nothing_stuck_by_kills_at_random_2000_times(tmp_path: Path) -> None:
+    device = _kill(tmp_path, 2000, seed=2)
+    print(device.kills)
+    assert min(device.kills.values()) > 100
+    shutil.rmtree(tmp_path)
