@@ -57,6 +57,7 @@ class Device:
         self._folder = folder
         self.fed: dict[str, int] = {"dewpoint": 0, "frost": 0}
         self.kills: Counter[str] = Counter()
+        self.runs: dict[str, dict[str, str]] = {}
         channels = "\n".join(
             f'{name} = {{ field = "{one}", unit = "{US_UNITS[name]}" }}' for name, one in COLUMNS.items()
         )
@@ -96,13 +97,14 @@ class Device:
         """Write so many samples to each line, as a program does that renames what is whole."""
         for name in self.fed:
             first = self.fed[name]
-            made = [self._sample(name, first + at) for at in range(count)]
+            made = [self.sample(name, first + at) for at in range(count)]
             self.fed[name] += count
             there = self._folder / name
             (there / ".new").write_text("".join(made))
             (there / ".new").rename(there / f"{first:09d}.txt")
 
-    def _sample(self, name: str, number: int) -> str:
+    def sample(self, name: str, number: int) -> str:
+        """The text of one."""
         at = datetime.fromisoformat("2025-01-28T00:00:00+00:00") + timedelta(hours=number)
         if name == "dewpoint":
             return json.dumps({"time": at.timestamp(), "t": 10 + number % 15, "rh": 40 + number % 50, "p": 1000}) + "\n"
@@ -142,8 +144,13 @@ class Device:
         self.feed(1)
 
     def _serving(self, name: str) -> str | None:
-        newest = list(_runs(self._folder).values())[-1:]
+        self.hear()
+        newest = list(self.runs.values())[-1:]
         return newest[0].get(name) if newest else None
+
+    def hear(self) -> None:
+        """Learn from the log which run answered with which bundles, before it lets its oldest events go."""
+        self.runs |= _runs(self._folder)
 
     def _state(self) -> dict:
         return json.loads((self._folder / "state/store/store.json").read_bytes())["bundles"]
@@ -199,6 +206,7 @@ def _kill(folder: Path, orders: int, seed: int) -> Device:
             device.feed(chance.randint(1, 3))
             device.order(word, chance.uniform(0, 0.08) if chance.random() < 0.15 else None)
             device.require_whole()
+            device.hear()
             if chance.random() < 0.3:
                 device.follows(chance.choice(list(device.fed)))
             time.sleep(chance.choice((0, 0.05, 0.3, 1.0)))
@@ -215,22 +223,40 @@ def _kill(folder: Path, orders: int, seed: int) -> Device:
 def _check(device: Device, folder: Path) -> None:
     verified = call(folder, "bundle", "log", "--verify", "--config", "device.toml")
     assert verified.returncode == 0, verified.stderr
-    runs = _runs(folder)
+    device.hear()
+    runs = device.runs
     for name, warm_up in (("dewpoint", 0), ("frost", WARM_UP)):
         rows = device.answered(name)
         times = [row["time"] for row in rows]
         assert len(times) == len(set(times)) == device.fed[name] - warm_up, f"{name}: lost, or answered twice"
-        made_by = {runs[row["run"]][name] for row in rows if row["run"] in runs}
-        assert made_by == set(device.digests[name]), "both bundles have answered"
-        assert all(row["run"] in runs for row in rows)
+        assert all(row["run"] in runs for row in rows), "an answer whose bundle nobody can name"
+        made_by = Counter(runs[row["run"]][name] for row in rows)
+        assert set(made_by) == set(device.digests[name]), "both bundles have answered"
+        assert {row["time"]: _value(row) for row in rows} == _undisturbed(device, folder, name)
     for line in ledgers(folder).values():
         assert line["adds_up"]
         assert not line["counts"]["answers"]["dropped"]
     assert "Traceback" not in (folder / "errors").read_text()
 
 
+def _value(row: dict) -> float:
+    return next(part["value"] for part in row.values() if isinstance(part, dict))
+
+
+def _undisturbed(device: Device, folder: Path, name: str) -> dict[str, float]:
+    """By time what the same samples give in one go: the twins are of one model, whose windows outlive every switch."""
+    (folder / f"{name}.all").write_text("".join(device.sample(name, number) for number in range(device.fed[name])))
+    text = (
+        (folder / "device.toml").read_text().replace("store:dewpoint", str(DEWPOINT)).replace("store:frost", str(FROST))
+    )
+    (folder / "paths.toml").write_text(text.replace('state_dir = "state"', 'state_dir = "other"'))
+    done = call(folder, "replay", f"{name}.all", "--config", "paths.toml", "--line", name, "--out", f"{name}.one")
+    assert done.returncode == 0, done.stderr
+    return {row["time"]: _value(row) for row in map(json.loads, (folder / f"{name}.one").read_bytes().splitlines())}
+
+
 def _runs(folder: Path) -> dict[str, dict[str, str]]:
-    """By run, which bundle answered under each id, as the log says; of long logs the newest two files."""
+    """By run, which bundle answered under each id, as the log says, the newest last."""
     found = {}
     for name in ("log.1.jsonl", "log.jsonl"):
         path = folder / "state/store" / name
