@@ -69,12 +69,13 @@ class Store:
     def digests(self) -> list[str]:
         """The bundles that are there, the newest first."""
         try:
-            found = [one for one in (self.folder / _BUNDLES).iterdir() if _DIGEST.fullmatch(one.name)]
+            with os.scandir(self.folder / _BUNDLES) as entries:
+                found = [(-one.stat().st_mtime_ns, one.name) for one in entries if _DIGEST.fullmatch(one.name)]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise refused(self.folder, error) from error
-        return [one.name for one in sorted(found, key=lambda one: (-one.stat().st_mtime_ns, one.name))]
+        return [name for _, name in sorted(found)]
 
     def find(self, word: str) -> str:
         """The digest that begins with ``word``, of at least 8 hexadecimal digits.

@@ -31,6 +31,18 @@ def shape_of(outputs: Sequence[Output]) -> Shape:
     return (*metrics, *_ALWAYS)
 
 
+def fits(shape: Shape, values: Mapping[str, Any]) -> bool:
+    """Whether these are values of such a device: answers of a bundle that was replaced may be of another."""
+    types = {name: datatype for name, datatype, _ in shape}
+    return all(name in types and (value is None or _is_a(types[name], value)) for name, value in values.items())
+
+
+def _is_a(datatype: int, value: Any) -> bool:
+    if datatype in (_STRING, _BOOLEAN):
+        return isinstance(value, str if datatype == _STRING else bool)
+    return isinstance(value, list if datatype == _DOUBLES else int | float) and not isinstance(value, bool)
+
+
 def answer_line(answer: Answer) -> bytes:
     """An answer's stream, time and metrics as a line of JSON, as an outbox keeps it until there is a node to send it."""
     values: dict[str, Any] = {}

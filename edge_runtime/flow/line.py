@@ -364,8 +364,14 @@ class Line:
         The counts and the columns go on. So do the samples in windows and the held values under the same contract; under
         another they begin anew. What came of the former model, states and hysteresis, begins anew in any case.
         """
-        saved = former.saved()
-        self.restore(saved if is_same_contract else {**saved, "streams": {}, "held": {}}, ())
+        self.ledger, self._columns = former.ledger, former._columns  # noqa: SLF001 -- of its own kind
+        columns = former._decoder.columns if former._decoder is not None else None  # noqa: SLF001
+        if self._decoder is not None and self._decoder is not former._decoder and columns is not None:  # noqa: SLF001
+            self._decoder.restore_columns(columns)
+        if is_same_contract:
+            self._streams = former._streams  # noqa: SLF001
+            if former._join is not None:  # noqa: SLF001
+                self._restore_held({"held": former._join.saved()})  # noqa: SLF001
         self.distrust()
 
     def restore_of_other(

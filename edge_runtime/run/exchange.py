@@ -6,6 +6,7 @@ It boots nothing and opens no door: what may serve comes from ``Supply``, and th
 import math
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +14,9 @@ from edge_runtime.errors import DeviceError, EdgeRuntimeError
 from edge_runtime.run.lane import Lane
 from edge_runtime.run.live import Live, Quarantined
 from edge_runtime.run.reports import line_of
-from edge_runtime.run.supply import Arrival, Supply, refusal_of
+from edge_runtime.run.supply import Arrival, Supply
 from edge_runtime.run.trial import Counts, Trial, counts_of
+from edge_runtime.spec.report import Report
 
 if TYPE_CHECKING:
     from edge_runtime.run.boot import ReadyModel
@@ -56,7 +58,6 @@ class Exchange:
         try:
             arrival = self._supply.arrival()
             if arrival is not None:
-                self._say(line_of(arrival.booted.report))
                 self._take_over(arrival)
             for slot in list(self._trials):
                 self._judge(slot)
@@ -64,6 +65,16 @@ class Exchange:
             if str(error) != self._unwritten:
                 self._say(str(error))
             self._unwritten = str(error)
+
+    @property
+    def folder(self) -> Path:
+        """Of the store."""
+        return self._supply.folder
+
+    @property
+    def reports(self) -> list[Report]:
+        """The last self-test of each slot."""
+        return list(self._supply.reports.values())
 
     @property
     def words(self) -> list[str]:
@@ -101,12 +112,11 @@ class Exchange:
         self._supply.stopped()
 
     def _take_over(self, arrival: Arrival) -> None:
-        ready = arrival.booted.ready
-        if ready is None:
-            self._supply.refused(arrival, refusal_of(arrival.booted.report))
+        if arrival.ready is None:
+            self._supply.refused(arrival, arrival.why)
             return
         before = self.lives[arrival.slot]
-        live = self._make_live(arrival.slot, ready)
+        live = self._make_live(arrival.slot, arrival.ready)
         try:
             for lane in self._of(before):
                 lane.fitted(live)

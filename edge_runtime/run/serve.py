@@ -255,6 +255,8 @@ class Service:
         """What serves may be another bundle by now, or is to be another one that takes a new start."""
         exchange.tick()
         self._run_id = exchange.run_id
+        others = [one for one in self._tests if not one.bundle.startswith(str(exchange.folder))]
+        self._tests = (*others, *map(SelftestHealth.of, exchange.reports))
         slots = set(exchange.lives.values())
         self._lives = tuple(
             dict.fromkeys([*(live for live in self._lives if any(x.serves(live) for x in self._lanes)), *slots])

@@ -9,20 +9,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from edge_runtime.bundle.store_state import Slot
 from edge_runtime.errors import DeviceError, EdgeRuntimeError, TemporaryError
 from edge_runtime.run.boot import Booted, boot
-from edge_runtime.run.config import slots_of
+from edge_runtime.run.config import slots_of, state_folder
+from edge_runtime.run.memory import remember_pass
+from edge_runtime.run.reports import line_of
 from edge_runtime.run.setting import make_line_setting
 from edge_runtime.run.store import store_of
 from edge_runtime.spec.report import REQUIRED, Report
 from edge_runtime.status.health import timestamp
 
 if TYPE_CHECKING:
-    from edge_runtime.run.boot import Setting
+    from edge_runtime.run.boot import ReadyModel, Setting
     from edge_runtime.run.config import LoadedConfig
+
+
+_SETTLE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +42,27 @@ class Supplied:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A bundle that was booted while another serves, and what its boot came to."""
+    """A bundle that was booted while another serves: ``ready`` where it may serve, else ``why`` not."""
 
     slot: str
     supplied: Supplied
-    booted: Booted
+    ready: "ReadyModel | None"
+    why: str = ""
 
 
 class Supply:
-    """The slots of one device file; ``now`` says by slot what serves, or what did when nothing passed."""
+    """The slots of one device file; ``now`` says by slot what serves, or what did when nothing passed.
+
+    ``reports`` has each slot's last boot.
+    """
 
     def __init__(self, loaded: "LoadedConfig", say: Callable[[str], None]) -> None:
         self.now: dict[str, Supplied] = {}
+        self.reports: dict[str, Report] = {}
         self._loaded, self._say = loaded, say
         self._slots = slots_of(loaded)
         self._store = store_of(loaded)
+        self.folder = self._store.folder
         self._mark: tuple[int, int, int] | None = None
         self._rising: _Rising | None = None
         self._unreadable = ""
@@ -127,9 +138,9 @@ class Supply:
         return rising.arrival
 
     def settle(self) -> None:
-        """Wait for a boot under way, whose outcome nobody needs any more."""
+        """Give a boot under way, whose outcome nobody needs any more, the time to end: one that hangs is left behind."""
         if self._rising is not None:
-            self._rising.join()
+            self._rising.join(_SETTLE_S)
 
     def takes_over(self, slot: str, run_id: str) -> None:
         """Note that the lines of ``slot`` answer with another bundle from now on, and all lines under another run."""
@@ -198,7 +209,11 @@ class Supply:
     def _tried(self, slot: str, digest: str) -> Booted:
         path = self._store.path(digest)
         booted = boot(path, self._setting(slot, digest, path))
+        self.reports[slot] = booted.report
         told = {"failed": refusal_of(booted.report)[:500]} if booted.ready is None else {}
+        # It only serves to tell a later failure what has changed since: no reason not to answer.
+        with suppress(DeviceError, TemporaryError):
+            remember_pass(state_folder(self._loaded), booted.report)
         self._note("selftest", id=slot, digest=digest, passed=booted.ready is not None, **told)
         return booted
 
@@ -209,7 +224,14 @@ class Supply:
     def _rise(self, slot: str) -> Arrival:
         picked = self._begin(slot)
         supplied = Supplied(picked.active, picked.serial, picked.trial is not None)
-        return Arrival(slot, supplied, self._tried(slot, picked.active))
+        try:
+            booted = self._tried(slot, picked.active)
+        except Exception as fault:  # noqa: BLE001 -- the outermost frame of this thread: it is refused, and what serves goes on
+            return Arrival(
+                slot, supplied, None, " ".join(f"its boot broke: {type(fault).__name__}: {fault}".split())[:300]
+            )
+        self._say(line_of(booted.report))
+        return Arrival(slot, supplied, booted.ready, refusal_of(booted.report))
 
     def _note(self, event: str, **fields: object) -> None:
         with suppress(DeviceError, TemporaryError):  # it is told, never obeyed

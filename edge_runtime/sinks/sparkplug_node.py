@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from edge_runtime.flow.encode_sparkplug import Shape, death, metrics_of, node_metrics, stamped
+from edge_runtime.flow.encode_sparkplug import Shape, death, fits, metrics_of, node_metrics, stamped
 from edge_runtime.flow.sparkplug import MAX_SEQ, NAMESPACE, asks_rebirth
 from edge_runtime.links.mqtt_dialect import LastWill
 from edge_runtime.links.mqtt_port import Inbox, MqttLink, TooLarge
@@ -180,13 +180,18 @@ class SparkplugSink:
         self.name = name
         self._node, self._line, self._shape = node, line, shape
         self._trouble = ""
+        self._passed_over = 0
 
     def deliver(self, answers: Sequence[tuple[str, bytes]]) -> int:
-        """Send as many as the connection takes."""
+        """Send as many as the connection takes; one that is no data of these devices is passed over and counted."""
         taken = 0
         self._trouble = ""
         for _, line in answers:
             stream, time_ms, values = from_json(line)
+            if not fits(self._shape, values):
+                self._passed_over += 1
+                taken += 1
+                continue
             try:
                 if not self._node.tell(self._device(stream), self._shape, values, time_ms):
                     break
@@ -209,9 +214,10 @@ class SparkplugSink:
 
     def status(self) -> str:
         """One plain sentence."""
-        if self._trouble:
-            return self._trouble
-        return "It is taking answers." if self._node.is_born else f"{self._node.status()}."
+        told = self._trouble or ("It is taking answers." if self._node.is_born else f"{self._node.status()}.")
+        if self._passed_over:
+            told += f" {self._passed_over} answers of a bundle with other outputs were not told."
+        return told
 
     def close(self) -> None:
         """The node belongs to the process."""

@@ -5,20 +5,23 @@ that answers the same under another digest. Afterwards every sample has its answ
 """
 
 import json
+import os
 import random
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS, call, environment, ledgers, lines, program
+from tests.proof.station import COLUMNS, DEWPOINT, FROST, US_UNITS, call, environment, ledgers, lines
 from tests.rig.bundles import write_with_manifest
 
 PATIENCE_S = 120.0
@@ -51,12 +54,13 @@ sink = [{{ kind = "jsonl", path = "frost.jsonl" }}]
 
 
 class Device:
-    """The device in ``folder``: its service, its commander and what it is fed."""
+    """The device in ``folder``: its service, the commands given there and what it is fed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.fed: dict[str, int] = {"dewpoint": 0, "frost": 0}
         self.kills: Counter[str] = Counter()
+        self.runs: dict[str, dict[str, str]] = {}
         channels = "\n".join(
             f'{name} = {{ field = "{one}", unit = "{US_UNITS[name]}" }}' for name, one in COLUMNS.items()
         )
@@ -70,8 +74,8 @@ class Device:
             self.bundle("activate", self.digests[name][0])
         _skip_trial(folder)
         self.bundle("confirm")
-        self.service = self._start()
-        self.commander = self._command()
+        self._servers, self._commands = Forks(folder, self._errors), Forks(folder, self._errors)
+        self._serve()
 
     def _staged(self, name: str, path: Path) -> list[str]:
         twin = write_with_manifest(path, self._folder / f"{name}.twin", lambda raw: raw.update(version="9.0.0"))
@@ -82,68 +86,69 @@ class Device:
         assert done.returncode == 0, done.stderr
         return done.stdout.decode().strip()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = program("run", "--exit-on-refusal", "--config", "device.toml")
-        return subprocess.Popen(command, cwd=self._folder, env=environment(self._folder), stderr=self._errors)
-
-    def _command(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-P", str(Path(__file__).with_name("store_commander.py"))], cwd=self._folder,
-            env=environment(self._folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-        )  # fmt: skip
-
     def feed(self, count: int) -> None:
         """Write so many samples to each line, as a program does that renames what is whole."""
         for name in self.fed:
             first = self.fed[name]
-            made = [self._sample(name, first + at) for at in range(count)]
+            made = [self.sample(name, first + at) for at in range(count)]
             self.fed[name] += count
             there = self._folder / name
             (there / ".new").write_text("".join(made))
             (there / ".new").rename(there / f"{first:09d}.txt")
 
-    def _sample(self, name: str, number: int) -> str:
+    def sample(self, name: str, number: int) -> str:
+        """The text of one."""
         at = datetime.fromisoformat("2025-01-28T00:00:00+00:00") + timedelta(hours=number)
         if name == "dewpoint":
             return json.dumps({"time": at.timestamp(), "t": 10 + number % 15, "rh": 40 + number % 50, "p": 1000}) + "\n"
         return ",".join([at.strftime("%Y-%m-%dT%H:%M:%SZ"), *self._rows[number % len(self._rows)][1:]]) + "\n"
 
+    def _serve(self) -> None:
+        self._servers.start("run --exit-on-refusal --config device.toml")
+
     def order(self, word: str, kill_after_s: float | None) -> None:
         """Have one command done, or its process killed on the way."""
-        assert self.commander.stdin
-        assert self.commander.stdout
-        self.commander.stdin.write(word.encode() + b"\n")
-        self.commander.stdin.flush()
+        self._commands.start(f"bundle {word} --config device.toml")
         if kill_after_s is not None:
             time.sleep(kill_after_s)
-            self.commander.kill()
-            self.commander.communicate()
-            self.commander = self._command()
-            self.kills["commander"] += 1
-            return
-        answer = self.commander.stdout.readline()
-        # 75: the store is being changed by the service at this moment, or a killed commander has not gone yet.
-        assert answer in (b"done 0\n", b"done 75\n"), (word, answer, (self._folder / "errors").read_text()[-2000:])
+            self._commands.signal(signal.SIGKILL)
+        code = self._commands.ended()
+        self.kills["commands"] += code == -signal.SIGKILL
+        # 75: the store is being changed by the service at this moment.
+        assert code in (0, 75) or (code == -signal.SIGKILL and kill_after_s is not None), (word, code, self.told())
 
     def kill_service(self) -> None:
-        self.service.kill()
-        self.service.wait()
+        """Kill it, find the store whole, and start it again as a supervisor does."""
+        self._servers.signal(signal.SIGKILL)
+        assert self._servers.ended() == -signal.SIGKILL, self.told()
         self.kills["service"] += 1
         self.require_whole()
-        self.service = self._start()
+        self._serve()
+
+    def told(self) -> str:
+        """The end of what all of them said."""
+        return (self._folder / "errors").read_text()[-3000:]
 
     def follows(self, name: str) -> None:
         """Wait until the service serves what the pointer names; then feed it, so that this bundle answers."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while self._serving(name) != self._state()[name]["active"]:
-            assert self.service.poll() is None, (self._folder / "errors").read_text()[-3000:]
-            assert time.monotonic() < deadline_s, "stuck: " + (self._folder / "errors").read_text()[-3000:]
-            time.sleep(0.1)
+        self._wait(lambda: self._serving(name) == self._state()[name]["active"])
         self.feed(1)
 
+    def _wait(self, happened: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not happened():
+            assert not self._servers.has_ended, self.told()
+            assert time.monotonic() < deadline_s, "stuck: " + self.told()
+            time.sleep(0.05)
+
     def _serving(self, name: str) -> str | None:
-        newest = list(_runs(self._folder).values())[-1:]
+        self.hear()
+        newest = list(self.runs.values())[-1:]
         return newest[0].get(name) if newest else None
+
+    def hear(self) -> None:
+        """Learn from the log which run answered with which bundles, before it lets its oldest events go."""
+        self.runs |= _runs(self._folder)
 
     def _state(self) -> dict:
         return json.loads((self._folder / "state/store/store.json").read_bytes())["bundles"]
@@ -161,19 +166,55 @@ class Device:
 
     def settle(self) -> None:
         """Wait until every sample was taken, then stop in order."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while any(list((self._folder / name).glob("*.txt")) for name in self.fed):
-            assert self.service.poll() is None, (self._folder / "errors").read_text()[-3000:]
-            assert time.monotonic() < deadline_s, "stuck: " + (self._folder / "errors").read_text()[-3000:]
-            time.sleep(0.1)
-        self.service.send_signal(signal.SIGTERM)
-        assert self.service.wait(PATIENCE_S) == 0
+        self._wait(lambda: not any(list((self._folder / name).glob("*.txt")) for name in self.fed))
+        self._servers.signal(signal.SIGTERM)
+        assert self._servers.ended() == 0, self.told()
 
     def close(self) -> None:
-        for process in (self.service, self.commander):
-            process.kill()
-            process.communicate()
+        self._servers.close()
+        self._commands.close()
         self._errors.close()
+
+
+class Forks:
+    """Processes of the program, one at a time."""
+
+    def __init__(self, folder: Path, errors: BinaryIO) -> None:
+        self._pid = 0
+        self._parent = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("fork_program.py"))], cwd=folder, bufsize=0,
+            env=environment(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+        )  # fmt: skip
+
+    def start(self, words: str) -> None:
+        assert self._parent.stdin
+        self._parent.stdin.write(words.encode() + b"\n")
+        self._pid = int(self._words("pid")[0])
+
+    def signal(self, number: int) -> None:
+        os.kill(self._pid, number)
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(select.select([self._parent.stdout], [], [], 0)[0])
+
+    def ended(self) -> int:
+        """Wait for its end, and give its exit code."""
+        pid, code = self._words("ended")
+        assert int(pid) == self._pid
+        self._pid = 0
+        return int(code)
+
+    def _words(self, first: str) -> list[str]:
+        assert self._parent.stdout
+        word, *rest = self._parent.stdout.readline().decode().split()
+        assert word == first
+        return rest
+
+    def close(self) -> None:
+        if self._pid and not self.has_ended:
+            self.signal(signal.SIGKILL)
+        self._parent.communicate()
 
 
 def _skip_trial(folder: Path) -> None:
@@ -197,11 +238,12 @@ def _kill(folder: Path, orders: int, seed: int) -> Device:
     try:
         for _, word in zip(range(orders), _orders(device, chance), strict=False):
             device.feed(chance.randint(1, 3))
-            device.order(word, chance.uniform(0, 0.08) if chance.random() < 0.15 else None)
+            device.order(word, chance.uniform(0, 0.06) if chance.random() < 0.2 else None)
             device.require_whole()
-            if chance.random() < 0.3:
+            device.hear()
+            if chance.random() < 0.2:
                 device.follows(chance.choice(list(device.fed)))
-            time.sleep(chance.choice((0, 0.05, 0.3, 1.0)))
+            time.sleep(chance.choice((0, 0, 0.05, 0.3, 0.8)))
             if chance.random() < 0.12:
                 device.kill_service()
         device.feed(1)
@@ -215,22 +257,40 @@ def _kill(folder: Path, orders: int, seed: int) -> Device:
 def _check(device: Device, folder: Path) -> None:
     verified = call(folder, "bundle", "log", "--verify", "--config", "device.toml")
     assert verified.returncode == 0, verified.stderr
-    runs = _runs(folder)
+    device.hear()
+    runs = device.runs
     for name, warm_up in (("dewpoint", 0), ("frost", WARM_UP)):
         rows = device.answered(name)
         times = [row["time"] for row in rows]
         assert len(times) == len(set(times)) == device.fed[name] - warm_up, f"{name}: lost, or answered twice"
-        made_by = {runs[row["run"]][name] for row in rows if row["run"] in runs}
-        assert made_by == set(device.digests[name]), "both bundles have answered"
-        assert all(row["run"] in runs for row in rows)
+        assert all(row["run"] in runs for row in rows), "an answer whose bundle nobody can name"
+        made_by = Counter(runs[row["run"]][name] for row in rows)
+        assert set(made_by) == set(device.digests[name]), "both bundles have answered"
+        assert {row["time"]: _value(row) for row in rows} == _undisturbed(device, folder, name)
     for line in ledgers(folder).values():
         assert line["adds_up"]
         assert not line["counts"]["answers"]["dropped"]
     assert "Traceback" not in (folder / "errors").read_text()
 
 
+def _value(row: dict) -> float:
+    return next(part["value"] for part in row.values() if isinstance(part, dict))
+
+
+def _undisturbed(device: Device, folder: Path, name: str) -> dict[str, float]:
+    """By time what the same samples give in one go: the twins are of one model, whose windows outlive every switch."""
+    (folder / f"{name}.all").write_text("".join(device.sample(name, number) for number in range(device.fed[name])))
+    text = (
+        (folder / "device.toml").read_text().replace("store:dewpoint", str(DEWPOINT)).replace("store:frost", str(FROST))
+    )
+    (folder / "paths.toml").write_text(text.replace('state_dir = "state"', 'state_dir = "other"'))
+    done = call(folder, "replay", f"{name}.all", "--config", "paths.toml", "--line", name, "--out", f"{name}.one")
+    assert done.returncode == 0, done.stderr
+    return {row["time"]: _value(row) for row in map(json.loads, (folder / f"{name}.one").read_bytes().splitlines())}
+
+
 def _runs(folder: Path) -> dict[str, dict[str, str]]:
-    """By run, which bundle answered under each id, as the log says; of long logs the newest two files."""
+    """By run, which bundle answered under each id, as the log says, the newest last."""
     found = {}
     for name in ("log.1.jsonl", "log.jsonl"):
         path = folder / "state/store" / name

@@ -272,3 +272,14 @@ def test_a_stream_is_a_device_that_no_broker_hangs_up_on(name: str) -> None:
     rig.connect()
     rig.deliver((name, 1.0, "1"))
     assert rig.kinds == ["NBIRTH", "DBIRTH dew:a-b", "DDATA dew:a-b"]
+
+
+@pytest.mark.parametrize("values", [{"low": "cold", "id": "a"}, {"low": 1.0, "high": 2.0}, {"low": True}, {"id": 7}])
+def test_an_answer_of_a_bundle_with_other_outputs_is_passed_over_and_said(values: dict[str, Any]) -> None:
+    rig = Rig()
+    rig.connect()
+    rig.node.receive()
+    assert rig.sink.deliver([("a", json.dumps(["dew", 0, values]).encode() + b"\n")]) == 1
+    assert rig.deliver(("dew", 1.5, "b")) == 1
+    assert rig.kinds == ["NBIRTH", "DBIRTH dew", "DDATA dew"]
+    assert rig.sink.status().endswith("1 answers of a bundle with other outputs were not told.")
