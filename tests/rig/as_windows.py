@@ -26,8 +26,8 @@ MODULES = ("fcntl", "termios", "pwd", "grp", "resource", "tty", "pty", "syslog",
 # Of os, what the documentation of Python 3.11 marks as "Availability: Unix" or not on Windows.
 OS_NAMES = (
     "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "O_NOCTTY", "O_SYNC", "O_DSYNC", "O_ASYNC", "O_TMPFILE",
-    "WEXITED", "WNOHANG", "WNOWAIT", "P_PID",
-    "RTLD_NOLOAD", "RTLD_LAZY", "RTLD_NOW", "RTLD_GLOBAL", "RTLD_LOCAL", "chown", "chroot", "confstr", "ctermid", "eventfd", "fchdir", "fchmod", "fchown",
+    "WEXITED", "WNOHANG", "WNOWAIT", "P_PID", "RTLD_NOLOAD", "RTLD_LAZY", "RTLD_NOW", "RTLD_GLOBAL", "RTLD_LOCAL",
+    "chown", "chroot", "confstr", "ctermid", "eventfd", "fchdir", "fchmod", "fchown",
     "fdatasync", "fork", "forkpty", "fpathconf", "fstatvfs", "getegid", "geteuid", "getgid", "getgroups", "getloadavg",
     "getpgid", "getpgrp", "getpriority", "getresuid", "getuid", "initgroups", "killpg", "lchown", "lockf", "memfd_create",
     "mkfifo", "mknod", "nice", "openpty", "pathconf", "pidfd_open", "posix_fadvise", "posix_fallocate", "posix_spawn",
