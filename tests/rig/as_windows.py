@@ -26,7 +26,8 @@ MODULES = ("fcntl", "termios", "pwd", "grp", "resource", "tty", "pty", "syslog",
 # Of os, what the documentation of Python 3.11 marks as "Availability: Unix" or not on Windows.
 OS_NAMES = (
     "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "O_NOCTTY", "O_SYNC", "O_DSYNC", "O_ASYNC", "O_TMPFILE",
-    "WEXITED", "WNOHANG", "WNOWAIT", "P_PID", "chown", "chroot", "confstr", "ctermid", "eventfd", "fchdir", "fchmod", "fchown",
+    "WEXITED", "WNOHANG", "WNOWAIT", "P_PID", "RTLD_NOLOAD", "RTLD_LAZY", "RTLD_NOW", "RTLD_GLOBAL", "RTLD_LOCAL",
+    "chown", "chroot", "confstr", "ctermid", "eventfd", "fchdir", "fchmod", "fchown",
     "fdatasync", "fork", "forkpty", "fpathconf", "fstatvfs", "getegid", "geteuid", "getgid", "getgroups", "getloadavg",
     "getpgid", "getpgrp", "getpriority", "getresuid", "getuid", "initgroups", "killpg", "lchown", "lockf", "memfd_create",
     "mkfifo", "mknod", "nice", "openpty", "pathconf", "pidfd_open", "posix_fadvise", "posix_fallocate", "posix_spawn",
@@ -69,7 +70,7 @@ def become() -> None:
     for name in ("AF_UNIX", "TCP_QUICKACK", "TCP_USER_TIMEOUT"):
         delattr(socket, name)
     socket.socketpair = _pair_over_tcp  # type: ignore[assignment]
-    ctypes.CDLL = _Library  # type: ignore[misc]
+    ctypes.CDLL = _no_library  # type: ignore[misc, assignment]
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
     # The same class under both names: else no path could be made here.
     pathlib.WindowsPath = pathlib.PosixPath  # type: ignore[misc, assignment]
@@ -82,11 +83,10 @@ def _pair_over_tcp() -> tuple[socket.socket, socket.socket]:
         return near, listener.accept()[0]
 
 
-class _Library(ctypes.CDLL):
-    def __init__(self, name: str | None, *more: Any, **named: Any) -> None:
-        if name is None:
-            raise TypeError("LoadLibrary() argument 1 must be str, not None")
-        super().__init__(name, *more, **named)
+def _no_library(name: str | None, *_more: Any, **_named: Any) -> Any:
+    if name is None:
+        raise TypeError("LoadLibrary() argument 1 must be str, not None")
+    raise FileNotFoundError(f"Could not find module '{name}'")
 
 
 def _close_folders() -> None:
