@@ -1,5 +1,6 @@
 """Boots every line of a device file and serves them once all are proven; a refused bundle publishes nothing."""
 
+import gc
 import os
 import signal
 import sys
@@ -222,6 +223,9 @@ class Service:
             for note in journal.notes if journal is not None else ():
                 _say(f"line {lane.name}: {note}")
             _say(f"line {lane.name}: samples come from {lane.source.name}")
+        # What was booted belongs to the lanes from here on: once another bundle serves, nobody else may hold its session.
+        models.clear()
+        lives.clear()
         self._turn(self._lanes, self._every_tick)
 
     def _make_sender(self) -> dict[str, str]:
@@ -254,13 +258,14 @@ class Service:
     def _follow(self, exchange: "Exchange") -> None:
         """What serves may be another bundle by now, or is to be another one that takes a new start."""
         exchange.tick()
-        self._run_id = exchange.run_id
         others = [one for one in self._tests if not one.bundle.startswith(str(exchange.folder))]
         self._tests = (*others, *map(SelftestHealth.of, exchange.reports))
-        slots = set(exchange.lives.values())
-        self._lives = tuple(
-            dict.fromkeys([*(live for live in self._lives if any(x.serves(live) for x in self._lanes)), *slots])
-        )
+        if self._run_id != exchange.run_id:
+            self._run_id = exchange.run_id
+            at_work = [live for live in self._lives if any(lane.serves(live) for lane in self._lanes)]
+            self._lives = tuple(dict.fromkeys([*at_work, *exchange.lives.values()]))
+            # A model and what calls it hold each other, and the session of the one that left may be half of the memory.
+            gc.collect()
         if exchange.begins_again and self._loop is not None:
             self.begins_again = True
             self._loop.stop()

@@ -1,6 +1,7 @@
 """A device whose bundle comes from the store, as a process: taking over, trials that fail, starts that die, refusals."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,9 @@ from edge_runtime.bundle.read import read_files
 from edge_runtime.bundle.store import Store
 from edge_runtime.bundle.verify import verify
 from tests.rig.bundles import DEWPOINT, write_with_manifest
+from tests.rig.need import need
 from tests.rig.program import PATIENCE_S, environment, run_program, start_program
+from tests.rig.pty_device import PtyDevice
 from tests.rig.wait import until
 
 NOW = "2026-12-01T08:00:00Z"
@@ -347,3 +350,50 @@ sys.exit(main(["run", "--exit-on-refusal", "--config", "device.toml"]))
     assert "the disk refusing: No space left on device" in told
     assert site.slot.active == second
     assert "PASSED: dewpoint 1.0.0" in told, f"the confirmed one, {first[:12]}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")
+def test_a_port_is_not_closed_for_a_switch_and_no_byte_of_it_is_lost(tmp_path: Path) -> None:
+    """What a UART says while nobody reads is gone: so somebody always does."""
+    need(Path("/dev/ptmx").exists(), "pseudo-terminals")
+    site = Site(tmp_path)
+    try:
+        path = tmp_path / "device.toml"
+        source = 'kind = "folder", path = "in", settle_s = 0, poll_s = 0.1'
+        path.write_text(path.read_text().replace(source, f'kind = "serial", port = "{tmp_path / "tty"}"'))
+        first, second = site.confirmed(1), site.take_in(2)
+        with PtyDevice(tmp_path / "tty") as device:
+            started = site.run()
+            site.until(lambda: _status_says(site, "open since"), "an open port")
+            device.write(b"\n")
+            sent = 0
+
+            def say(count: int) -> None:
+                nonlocal sent
+                for number in range(sent, sent + count):
+                    row = json.dumps({"time": 1_738_022_400 + number, "t": 20, "rh": 50, "p": 1000}).encode() + b"\n"
+                    device.write(row[:9])  # a frame is cut by whatever happens in between
+                    device.write(row[9:])
+                sent += count
+
+            def says_until(digest: str) -> None:
+                site.until(lambda: say(1) or site.serves(digest), "the switch")
+
+            say(20)
+            site.activate(second)
+            says_until(second)
+            say(20)
+            site.store.put_back("dewpoint", NOW)
+            says_until(first)
+            say(20)
+            site.until(lambda: len(site.answers()) == sent, "all answers")
+            assert _status_says(site, '"reopened": 0')
+            site.stop(started)
+        assert [row["seq"] for row in site.answers()] == list(range(sent))
+        assert site.made_by() == [first, second, first]
+    finally:
+        _end(site)
+
+
+def _status_says(site: Site, text: str) -> bool:
+    return any(text in path.read_text() for path in (site.home / "run").rglob("status.json"))
