@@ -122,14 +122,14 @@ def right(found, expected):
     [
         ("stateless", "garbage", ""),
         ("stateless", "nan", ""),
-        ("windowed", "garbage", ""),
-        ("windowed", "raise", ""),
+        pytest.param("windowed", "garbage", "", marks=pytest.mark.long),
+        pytest.param("windowed", "raise", "", marks=pytest.mark.long),
         ("stateful", "raise", ""),
-        ("stateful", "nan", ""),
-        ("stateful", "garbage", ""),
+        pytest.param("stateful", "nan", "", marks=pytest.mark.long),
+        pytest.param("stateful", "garbage", "", marks=pytest.mark.long),
         ("windowed", "garbage", IN_CHILD),
-        ("stateless", "nan", IN_CHILD),
-        ("stateful", "raise", IN_CHILD),
+        pytest.param("stateless", "nan", IN_CHILD, marks=pytest.mark.long),
+        pytest.param("stateful", "raise", IN_CHILD, marks=pytest.mark.long),
         ("windowed", "crash", IN_CHILD),
         ("stateful", "hang", IN_CHILD),
         ("windowed", "leak", IN_CHILD),
@@ -165,7 +165,9 @@ def test_a_session_is_made_anew_once_and_goes_on(site, what):
         assert all(right(found, last))
 
 
-@pytest.mark.parametrize("kind", ["stateless", "windowed", "stateful"])
+@pytest.mark.parametrize(
+    "kind", ["windowed", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("stateless", "stateful"))]
+)
 def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(tmp_path, kind):
     with Broker(tmp_path / "broker", KEEPS_ALL) as broker, Client(broker.port, "out/#") as client:
         site = Site(tmp_path, broker, client, kind, probe_s=3600)
@@ -198,12 +200,12 @@ def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(t
 @pytest.mark.parametrize(
     ("kind", "what", "profile"),
     [
-        ("stateless", "raise", ""),
+        pytest.param("stateless", "raise", "", marks=pytest.mark.long),
         ("windowed", "garbage", ""),
-        ("windowed", "raise", ""),
+        pytest.param("windowed", "raise", "", marks=pytest.mark.long),
         ("stateful", "raise", ""),
-        ("stateless", "garbage", ""),
-        ("windowed", "garbage", IN_CHILD),
+        pytest.param("stateless", "garbage", "", marks=pytest.mark.long),
+        pytest.param("windowed", "garbage", IN_CHILD, marks=pytest.mark.long),
         ("stateless", "garbage", IN_CHILD),
         ("stateful", "crash", IN_CHILD),
         ("stateless", "hang", IN_CHILD),
