@@ -1,6 +1,5 @@
 """Bundles exchanged and tried while lines serve, with a store and a supply that are real and a service's tick by hand."""
 
-import gc
 import json
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -65,16 +64,22 @@ class Site:
         self.store.confirm("dewpoint", digest, NOW, {})
         return digest
 
-    def boot(self) -> None:
+    def boot(self, inside: Callable[[], None] = lambda: None) -> None:
+        """Boot and serve; ``inside`` is what the loop does, with all that serving holds still held."""
         self.service = serve.Service(load_config(self.folder / "device.toml"), self.folder / "state")
         reports, models = self.service._boot()
-        assert [one.state for one in reports] == ["OPERATIONAL"]
-        self.service._turn = lambda *_: None  # type: ignore[method-assign]
+        assert {one.state for one in reports} == {"OPERATIONAL"}
+
+        def turned(*_: Any) -> None:
+            self.lanes = self.service._lanes
+            assert self.service._exchange is not None
+            self.exchange: Exchange = self.service._exchange
+            for lane in self.lanes:
+                lane._restored = True
+            inside()
+
+        self.service._turn = turned  # type: ignore[method-assign]
         self.service._serve(models)
-        self.lanes = self.service._lanes
-        assert self.service._exchange is not None
-        self.exchange: Exchange = self.service._exchange
-        self.lanes[0]._restored = self.lanes[1]._restored = True
 
     def tick(self) -> None:
         """One tick, and where a boot was begun in it the next one once that has ended."""
@@ -115,25 +120,55 @@ def site(tmp_path: Path) -> Iterator[Site]:
         lane.stop()
 
 
-def test_both_lines_of_a_slot_change_over_together_and_the_session_that_leaves_is_let_go(site: Site) -> None:
+def test_the_session_that_leaves_is_let_go(site: Site) -> None:
+    """Whatever the process still does with it, its memory is what the next one needs."""
+    site.confirmed(1)
+    second = site.take_in(2)
+    was_served = []
+
+    def exchanged() -> None:
+        left = weakref.ref(site.live)
+        site.store.activate("dewpoint", second, NOW)
+        site.tick()
+        was_served.append((left(), site.live.model.digest))
+
+    site.boot(exchanged)
+    assert was_served == [(None, second)]
+
+
+def test_both_lines_of_a_slot_change_over_together(site: Site) -> None:
     site.confirmed(1)
     second = site.take_in(2)
     site.boot()
     site.feed(10)
     run_id = site.service._run_id
-    left = weakref.ref(site.live)
     site.store.activate("dewpoint", second, NOW)
     site.tick()
     assert all(lane.serves(site.live) for lane in site.lanes)
     assert site.live.model.digest == second
     assert site.service._lives == (site.live,)
-    gc.collect()
-    assert left() is None
     site.feed(10)
     for name in ("a", "b"):
         rows = site.answers(name)
         assert [row["run"] for row in rows] == [run_id] * 10 + [site.service._run_id] * 10
         assert [row["seq"] for row in rows] == list(range(20))
+
+
+def test_a_line_of_another_bundle_names_the_new_run_too(site: Site) -> None:
+    """The status has one run for all lines: an answer of the old one would be looked up in vain."""
+    text = (site.folder / "device.toml").read_text() + _LINE.format(name="c").replace("store:dewpoint", str(DEWPOINT))
+    (site.folder / "device.toml").write_text(text)
+    site.confirmed(1)
+    second = site.take_in(2)
+    site.boot()
+    site.feed(1)
+    run_id = site.service._run_id
+    site.store.activate("dewpoint", second, NOW)
+    site.tick()
+    site.feed(1)
+    assert site.service._run_id != run_id
+    assert [row["run"] for row in site.answers("c")] == [run_id, site.service._run_id]
+    assert len(site.service._lives) == 2
 
 
 def test_without_a_change_nothing_is_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,3 +357,15 @@ def test_a_disk_that_is_full_at_the_end_of_a_trial_is_tried_again(
     site.tick()
     for lane in site.lanes:
         lane.stop()
+
+
+def test_a_bundle_of_another_id_does_not_serve_whatever_the_pointer_says(site: Site) -> None:
+    bundle = verify(read_files(DEWPOINT.with_name("frost")), "a test")
+    with site.store.command(), site.store.arriving(bundle.signed_files) as arrived:
+        site.store.take_in(arrived, bundle.digest, NOW, {})
+    site.store.activate("dewpoint", bundle.digest, NOW)
+    service = serve.Service(load_config(site.folder / "device.toml"), site.folder / "state")
+    (report,), models = service._boot()
+    assert models == {}
+    first = next(one for one in report.checks if one.status == "fail")
+    assert (first.id, first.measured) == ("manifest", "manifest.json, id: found frost")

@@ -352,6 +352,62 @@ sys.exit(main(["run", "--exit-on-refusal", "--config", "device.toml"]))
     assert "PASSED: dewpoint 1.0.0" in told, f"the confirmed one, {first[:12]}"
 
 
+# `edge-runtime run` whose calls of one bundle's model fail from the third on, as a driver's that has lost its device.
+_FAILING = """\
+import sys
+from edge_runtime.cli import main
+from edge_runtime.errors import DeviceError
+from edge_runtime.run.lane import Lane
+from edge_runtime.run.live import Live
+infer = Live._infer
+def failing(live, feeds):
+    if live._ready.model.digest == {digest!r} and live.calls >= 2:
+        raise live._lost("CUDA error", live._ready.report)
+    return infer(live, feeds)
+Live._infer = failing
+sys.exit(main(["run", "--exit-on-refusal", "--config", "device.toml"]))
+"""
+
+
+def test_a_bundle_whose_session_is_given_up_on_trial_leads_to_the_confirmed_one_in_the_same_process(site: Site) -> None:
+    first, second = site.confirmed(1), site.take_in(2)
+    site.activate(second)
+    started = site.run(_FAILING.format(digest=second))
+    for count in (1, 2):
+        site.feed(1)
+        site.until(lambda count=count: len(site.answers()) == count, "an answer")
+    site.feed(8)
+    site.until(lambda: len(site.answers()) == 10, "all answers")
+    told = site.stop(started)
+    assert f"{second[:12]} is rolled back to {first[:12]}: the model that serves: found CUDA error" in told
+    assert site.made_by() == [second, first]
+    assert site.slot.active == first
+    site.require_each_once()
+
+
+def test_where_hosts_were_told_other_outputs_all_lines_begin_anew_in_the_same_process(site: Site) -> None:
+    first, second = site.confirmed(1), site.take_in(2)
+    program = """
+import sys
+from edge_runtime.cli import main
+from edge_runtime.run.lane import Lane
+Lane.may_switch = lambda *_: False
+sys.exit(main(["run", "--exit-on-refusal", "--config", "device.toml"]))
+"""
+    started = site.run(program)
+    site.feed(10)
+    site.until(lambda: len(site.answers()) == 10, "the first answers")
+    site.activate(second)
+    site.until(lambda: site.serves(second), "the new start")
+    site.feed(10)
+    site.until(lambda: len(site.answers()) == 20, "more answers")
+    told = site.stop(started)
+    assert "so that all lines begin anew" in told
+    assert site.made_by() == [first, second]
+    assert site.slot.trial.starts == 0, "it was begun in order and has ended in order"
+    site.require_each_once()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="a pseudo-terminal is no thing of Windows")
 def test_a_port_is_not_closed_for_a_switch_and_no_byte_of_it_is_lost(tmp_path: Path) -> None:
     """What a UART says while nobody reads is gone: so somebody always does."""
