@@ -302,7 +302,7 @@ def _runs(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def test_nothing_is_lost_and_nothing_stuck_by_kills_at_random(tmp_path: Path) -> None:
-    device = _kill(tmp_path, 12, seed=1)
+    device = _kill(tmp_path, 30, seed=1)
     print(device.kills)
 
 
