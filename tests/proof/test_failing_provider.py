@@ -121,13 +121,13 @@ def right(found, expected):
     ("kind", "what", "profile"),
     [
         ("stateless", "garbage", ""),
-        ("stateless", "nan", ""),
+        pytest.param("stateless", "nan", "", marks=pytest.mark.long),
         pytest.param("windowed", "garbage", "", marks=pytest.mark.long),
         pytest.param("windowed", "raise", "", marks=pytest.mark.long),
-        ("stateful", "raise", ""),
+        pytest.param("stateful", "raise", "", marks=pytest.mark.long),
         pytest.param("stateful", "nan", "", marks=pytest.mark.long),
         pytest.param("stateful", "garbage", "", marks=pytest.mark.long),
-        ("windowed", "garbage", IN_CHILD),
+        pytest.param("windowed", "garbage", IN_CHILD, marks=pytest.mark.long),
         pytest.param("stateless", "nan", IN_CHILD, marks=pytest.mark.long),
         pytest.param("stateful", "raise", IN_CHILD, marks=pytest.mark.long),
         ("windowed", "crash", IN_CHILD),
@@ -203,10 +203,10 @@ def test_an_output_that_stands_still_is_seen_long_before_the_next_probe_is_due(t
         pytest.param("stateless", "raise", "", marks=pytest.mark.long),
         ("windowed", "garbage", ""),
         pytest.param("windowed", "raise", "", marks=pytest.mark.long),
-        ("stateful", "raise", ""),
+        pytest.param("stateful", "raise", "", marks=pytest.mark.long),
         pytest.param("stateless", "garbage", "", marks=pytest.mark.long),
         pytest.param("windowed", "garbage", IN_CHILD, marks=pytest.mark.long),
-        ("stateless", "garbage", IN_CHILD),
+        pytest.param("stateless", "garbage", IN_CHILD, marks=pytest.mark.long),
         ("stateful", "crash", IN_CHILD),
         ("stateless", "hang", IN_CHILD),
         ("stateful", "leak", IN_CHILD),
@@ -268,7 +268,7 @@ def test_a_session_that_loses_memory_is_seen_by_the_probe_and_no_sample_is_lost(
     nothing_is_lost(site)
 
 
-@pytest.mark.parametrize("kind", ["windowed", "stateful"])
+@pytest.mark.parametrize("kind", ["windowed", pytest.param("stateful", marks=pytest.mark.long)])
 def test_a_session_that_crashes_ends_the_process_and_no_sample_is_lost(site):
     """What a supervisor then does is start it again."""
     program = site.start("crash", str(CALLS), "always")
